@@ -28,7 +28,7 @@ use bullpen_sim::contract::forge::ForgeHarness;
 use bullpen_sim::contract::mailbox::MailboxHarness;
 use bullpen_sim::dice::Dice;
 use bullpen_sim::model::fleet::Delays;
-use bullpen_sim::model::forge::{ListenerPort, ListenerWord};
+use bullpen_sim::model::forge::{ListenerMessage, ListenerPort};
 use bullpen_sim::model::mailbox::Forgery;
 use bullpen_sim::model::{
     DemandModel, FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel,
@@ -237,7 +237,7 @@ const JOB: Duration = Duration::from_secs(600);
 struct IgnoringListener;
 
 impl ListenerPort for IgnoringListener {
-    fn hear(&self, _: ListenerWord) {}
+    fn receive(&self, _: ListenerMessage) {}
 }
 
 impl ForgeHarness for CalmForge {

@@ -7,20 +7,20 @@ use std::time::Duration;
 use bullpen_core::class::Usage;
 use bullpen_core::ports::Ports;
 use bullpen_engine::provision::worker::AcquiredBy;
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::provision_silently;
-use bullpen_sim::stage;
 
 /// Runs one request against idle machines of both usages; returns reused, created, messages read
 /// and calls by port.
 fn cost(count: u32, matching: u32, others: u32) -> (usize, usize, u64, Vec<(&'static str, u64)>) {
     on_virtual_time(async {
-        let world = stage::calm(7, matching + others + count).await;
-        stage::idle(&world, Usage::Spot, others).await;
-        stage::idle(&world, Usage::OnDemand, matching).await;
-        let request = stage::request("run1.1.build", count, world.outside.clock().true_now());
+        let world = calm_world::new(7, matching + others + count).await;
+        calm_world::add_idle(&world, Usage::Spot, others).await;
+        calm_world::add_idle(&world, Usage::OnDemand, matching).await;
+        let request = calm_world::request("run1.1.build", count, world.outside.clock().true_now());
         let (wire, stack) = world.process("provision");
-        let provisioned = provision_silently(&stack, &request).await.expect("the stage is calm");
+        let provisioned = provision_silently(&stack, &request).await.expect("the world is calm");
         let reused =
             provisioned.runners.iter().filter(|held| held.how == AcquiredBy::Reused).count();
         let created = provisioned.runners.len() - reused;
@@ -72,11 +72,11 @@ fn one_runner_and_ten_where_all_idle_machines_but_one_match() {
 fn a_mismatched_request_never_costs_a_simultaneous_matching_one_its_machines() {
     for apart in [0, 1, 20, 200, 500, 2_000] {
         let reused = on_virtual_time(async {
-            let world = stage::calm(apart, 30).await;
-            stage::idle(&world, Usage::Spot, 10).await;
+            let world = calm_world::new(apart, 30).await;
+            calm_world::add_idle(&world, Usage::Spot, 10).await;
             let now = world.outside.clock().true_now();
-            let mismatched = stage::request("run1.1.build", 4, now);
-            let mut matching = stage::request("run2.1.build", 4, now);
+            let mismatched = calm_world::request("run1.1.build", 4, now);
+            let mut matching = calm_world::request("run2.1.build", 4, now);
             matching.usage = Usage::Spot;
             let (_, one) = world.process("provision run1");
             let (_, other) = world.process("provision run2");
@@ -84,7 +84,7 @@ fn a_mismatched_request_never_costs_a_simultaneous_matching_one_its_machines() {
                 pass(Duration::from_millis(apart)).await;
                 provision_silently(&other, &matching).await
             });
-            let runners = provisioned.expect("the stage is calm").runners;
+            let runners = provisioned.expect("the world is calm").runners;
             runners.iter().filter(|held| held.how == AcquiredBy::Reused).count()
         });
         assert_eq!(reused, 4, "{apart} ms apart");

@@ -16,12 +16,12 @@ use bullpen_core::job::{
 use bullpen_core::ports::Ports;
 use bullpen_core::scope::ServiceScope;
 use bullpen_engine::jobs::{self, Duties, ingest};
+use bullpen_sim::calm_world::{self, IdleMachines};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::desired;
 use bullpen_sim::service::plan::{self, ServicePlan, WebhookOdds};
 use bullpen_sim::service::pools::Timeline;
 use bullpen_sim::service::{WebhookSender, make_queues, on_wire};
-use bullpen_sim::stage::{self, IdleMachines};
 use bullpen_sim::wire::Calls;
 use bullpen_sim::world::World;
 use futures_util::future::join_all;
@@ -49,7 +49,7 @@ fn plan() -> ServicePlan {
         large.trust = Some(TrustGroup::new("acme"));
     }
     let repositories = ["acme/one", "acme/two", "acme/three"].map(Repository::new).into();
-    let (shares, post) = (Shares::default(), WebhookOdds::default());
+    let (shares, webhooks) = (Shares::default(), WebhookOdds::default());
     let timeline = Timeline::default();
     let public = BTreeSet::new();
     let scope = ServiceScope::EVERYTHING;
@@ -61,7 +61,7 @@ fn plan() -> ServicePlan {
         repositories,
         public,
         replicas: 1,
-        post,
+        webhooks,
         jobs: Vec::new(),
     }
 }
@@ -97,14 +97,14 @@ fn rows(world: &World) -> Vec<Job> {
 /// One process takes five hundred webhooks and serves them.
 fn burst(limited: bool) -> Cost {
     on_virtual_time(async {
-        let world = stage::calm(7, JOBS + 100).await;
+        let world = calm_world::new(7, JOBS + 100).await;
         let plan = plan();
         make_queues(&world).await;
         let idle = IdleMachines {
             lasts: Duration::from_secs(3_600),
             ..IdleMachines::plain("idle", Usage::OnDemand, JOBS)
         };
-        stage::furnish(&world, &idle).await.expect("the stage is calm");
+        calm_world::add_machines(&world, &idle).await.expect("the world is calm");
         if limited {
             world.outside.forge().limit_points(Some(POINTS_A_MINUTE));
             world.outside.forge().budget(POINTS_A_MINUTE, POINTS_WINDOW);
@@ -124,7 +124,7 @@ fn burst(limited: bool) -> Cost {
         let took = on_wire(&world, &plan, &wire, &stack, async |service| {
             let webhooks = async {
                 for ingested in join_all(facts.iter().map(|fact| ingest(service, fact))).await {
-                    ingested.expect("the stage is calm");
+                    ingested.expect("the world is calm");
                 }
                 std::future::pending::<()>().await;
             };
@@ -133,7 +133,7 @@ fn burst(limited: bool) -> Cost {
                 biased;
                 took = all_have_one => took,
                 () = webhooks => Duration::MAX,
-                never = sender.bring(&world, &plan) => match never {},
+                never = sender.run(&world, &plan) => match never {},
                 () = jobs::run(service, &duties, desired, pass(Duration::from_secs(3_600))) => {
                     Duration::MAX
                 }

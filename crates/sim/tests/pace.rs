@@ -16,9 +16,9 @@ use bullpen_core::ports::{Clock, Fault, Ledger, MachineState, Ports, StopOrder, 
 use bullpen_core::rates::Rates;
 use bullpen_core::replicas::COLLECTION;
 use bullpen_engine::{Stack, replicas};
+use bullpen_sim::calm_world;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
-use bullpen_sim::stage;
 use bullpen_sim::wire::{Planned, Trouble, Weather, Wire};
 use bullpen_sim::world::{SimPorts, World};
 
@@ -48,8 +48,8 @@ fn state(world: &World, id: &InstanceId) -> MachineState {
 #[test]
 fn a_stop_whose_turn_is_too_late_is_not_sent() {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
-        let machines = stage::idle(&world, Usage::OnDemand, 7).await;
+        let world = calm_world::new(1, 10).await;
+        let machines = calm_world::add_idle(&world, Usage::OnDemand, 7).await;
         let (wire, stack) = world.process("pools");
         let orders = orders(&machines, &stack);
         let (at_once, later) = orders.split_at(BURST);
@@ -78,8 +78,8 @@ fn a_stop_whose_turn_is_too_late_is_not_sent() {
 #[test]
 fn a_stop_without_an_answer_is_given_up_in_its_time() {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
-        let machines = stage::idle(&world, Usage::OnDemand, 1).await;
+        let world = calm_world::new(1, 10).await;
+        let machines = calm_world::add_idle(&world, Usage::OnDemand, 1).await;
         let (wire, stack) = world.process("pools");
         wire.set_weather(Weather { latency_max: Duration::from_secs(100_000), ..wire.weather() });
         let began = stack.ports.clock().monotonic();
@@ -94,8 +94,8 @@ fn a_stop_without_an_answer_is_given_up_in_its_time() {
 #[test]
 fn tags_have_turns_of_their_own() {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
-        let machines = stage::idle(&world, Usage::OnDemand, 2).await;
+        let world = calm_world::new(1, 10).await;
+        let machines = calm_world::add_idle(&world, Usage::OnDemand, 2).await;
         let (_, stack) = world.process("pools");
         let ids: Vec<InstanceId> = machines.iter().map(|record| record.id.clone()).collect();
         let began = stack.ports.clock().monotonic();
@@ -106,7 +106,7 @@ fn tags_have_turns_of_their_own() {
         let waited = stack.ports.clock().monotonic().saturating_sub(began);
         assert!(waited >= STEP && waited < 2 * STEP, "one call more than the burst: {waited:?}");
         let shown = Tags { standby: Some(StandbyStatus::Ready), job_started: false };
-        let described = stack.fleet().describe(&ids).await.expect("the stage is calm");
+        let described = stack.fleet().describe(&ids).await.expect("the world is calm");
         assert!(described.iter().all(|machine| machine.tags == shown), "{described:?}");
     });
 }
@@ -181,9 +181,9 @@ fn are_shares(calls: &[u64], permille: &[u64]) -> bool {
 #[test]
 fn replicas_of_a_service_share_what_a_command_leaves_while_replicas_come_and_go() {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
+        let world = calm_world::new(1, 10).await;
         let checker = Checker::watch(&world, false);
-        let machine = stage::idle(&world, Usage::OnDemand, 1).await.remove(0).id;
+        let machine = calm_world::add_idle(&world, Usage::OnDemand, 1).await.remove(0).id;
         let [one, two, three] = ["one", "two", "three"].map(|name| Replica::new(&world, name));
         let limits = &world.limits;
         let over = limits.pool_lease + Duration::from_secs(30);
@@ -232,7 +232,7 @@ fn replicas_of_a_service_share_what_a_command_leaves_while_replicas_come_and_go(
 fn counting_replicas_costs_two_calls_a_renewal() {
     for (rates, rounds) in [(Rates::ec2(), 31), (Rates::unlimited(), 0)] {
         on_virtual_time(async {
-            let world = stage::calm(1, 10).await;
+            let world = calm_world::new(1, 10).await;
             world.outside.fleet().set_rates(rates);
             let replica = Replica::new(&world, "one");
             let mut life = Box::pin(replicas::run(&replica.stack));
@@ -249,9 +249,9 @@ fn counting_replicas_costs_two_calls_a_renewal() {
 #[test]
 fn a_replica_without_a_ledger_takes_the_share_of_an_uncounted_process() {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
+        let world = calm_world::new(1, 10).await;
         let checker = Checker::watch(&world, false);
-        let machine = stage::idle(&world, Usage::OnDemand, 1).await.remove(0).id;
+        let machine = calm_world::add_idle(&world, Usage::OnDemand, 1).await.remove(0).id;
         let [one, two] = ["one", "two"].map(|name| Replica::new(&world, name));
         let both = async { tokio::join!(one.serve(&machine), two.serve(&machine)).0 };
         let mut life = Box::pin(both);

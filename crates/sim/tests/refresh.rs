@@ -15,8 +15,8 @@ use bullpen_engine::provision::{Call, provision};
 use bullpen_engine::refresh::dry_run::DryRun;
 use bullpen_engine::refresh::{DesiredStack, StepReport, refresh};
 use bullpen_engine::stored_parameters;
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
-use bullpen_sim::stage;
 use bullpen_sim::world::SimPorts;
 
 fn desired(classes: Vec<RunnerClass>) -> DesiredStack {
@@ -45,8 +45,8 @@ fn step<'r>(reports: &'r [StepReport], name: &str) -> &'r Result<Vec<String>, St
 #[test]
 fn a_dry_run_changes_nothing() {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
-        let machines = stage::idle(&world, Usage::OnDemand, 2).await;
+        let world = calm_world::new(1, 10).await;
+        let machines = calm_world::add_idle(&world, Usage::OnDemand, 2).await;
         // Past the idle deadline and every grace: a refresh would end them.
         pass(Duration::from_secs(3_600)).await;
         let (_, real) = world.process("refresh");
@@ -79,7 +79,7 @@ fn a_dry_run_changes_nothing() {
 #[test]
 fn a_second_refresh_finds_nothing_to_do() {
     on_virtual_time(async {
-        let world = stage::calm(2, 10).await;
+        let world = calm_world::new(2, 10).await;
         let (_, one) = world.process("one");
         let (_, other) = world.process("other");
         let wanted = desired(two_classes());
@@ -98,8 +98,8 @@ fn a_second_refresh_finds_nothing_to_do() {
 #[test]
 fn d41_with_github_down_machines_are_still_reaped() {
     on_virtual_time(async {
-        let world = stage::calm(3, 10).await;
-        stage::idle(&world, Usage::OnDemand, 2).await;
+        let world = calm_world::new(3, 10).await;
+        calm_world::add_idle(&world, Usage::OnDemand, 2).await;
         pass(Duration::from_secs(3_600)).await;
         world.outside.forge().set_outage(true);
         let (_, stack) = world.process("refresh");
@@ -114,13 +114,13 @@ fn d41_with_github_down_machines_are_still_reaped() {
 #[test]
 fn what_an_ended_run_left_is_released() {
     on_virtual_time(async {
-        let world = stage::calm(4, 10).await;
+        let world = calm_world::new(4, 10).await;
         let now = world.outside.clock().true_now();
-        let request = stage::request("77.1.build", 2, now);
+        let request = calm_world::request("77.1.build", 2, now);
         let (_, stack) = world.process("p");
         let repository = Repository::new("octo/main");
         let call = Call { repository: Some(&repository), ..Call::silent(&request) };
-        provision(&stack, call, std::future::pending()).await.expect("the stage is calm");
+        provision(&stack, call, std::future::pending()).await.expect("the world is calm");
         let wanted = desired(two_classes());
         let mut memory = AdvertMemory::default();
         let reports = refresh(&stack, &wanted, &mut memory).await;
@@ -142,8 +142,8 @@ fn what_an_ended_run_left_is_released() {
 #[test]
 fn d10_the_queue_of_a_removed_class_is_drained_and_removed() {
     on_virtual_time(async {
-        let world = stage::calm(5, 10).await;
-        stage::idle(&world, Usage::OnDemand, 1).await;
+        let world = calm_world::new(5, 10).await;
+        calm_world::add_idle(&world, Usage::OnDemand, 1).await;
         let (_, stack) = world.process("refresh");
         let (all, mut memory) = (two_classes(), AdvertMemory::default());
         refresh(&stack, &desired(all.clone()), &mut memory).await;
@@ -163,7 +163,7 @@ fn d10_the_queue_of_a_removed_class_is_drained_and_removed() {
 #[test]
 fn d42_tokens_are_kept_and_renewed_in_time() {
     on_virtual_time(async {
-        let world = stage::calm(6, 10).await;
+        let world = calm_world::new(6, 10).await;
         let (_, stack) = world.process("refresh");
         let (wanted, mut memory) = (desired(two_classes()), AdvertMemory::default());
         let mut minted = BTreeSet::new();
@@ -185,7 +185,7 @@ fn d42_tokens_are_kept_and_renewed_in_time() {
 #[test]
 fn tokens_are_not_where_every_command_reads() {
     on_virtual_time(async {
-        let world = stage::calm(6, 10).await;
+        let world = calm_world::new(6, 10).await;
         let (_, stack) = world.process("refresh");
         let (wanted, mut memory) = (desired(two_classes()), AdvertMemory::default());
         let ledger = world.outside.ledger();
@@ -221,8 +221,8 @@ fn tokens_are_not_where_every_command_reads() {
 #[test]
 fn a_runner_without_a_machine_is_removed() {
     on_virtual_time(async {
-        let world = stage::calm(7, 10).await;
-        let machine = stage::idle(&world, Usage::OnDemand, 1).await.remove(0).id;
+        let world = calm_world::new(7, 10).await;
+        let machine = calm_world::add_idle(&world, Usage::OnDemand, 1).await.remove(0).id;
         let forge = world.outside.forge();
         let name = bullpen_core::ids::RunnerName::new("sim-i-gone-3");
         forge.register(&name, "warm-x", &machine).expect("it is up");

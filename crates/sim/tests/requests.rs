@@ -19,10 +19,10 @@ use bullpen_engine::provision::undo::dump;
 use bullpen_engine::provision::worker::AcquiredBy;
 use bullpen_engine::provision::{Call, ProvisionError, Provisioned, provision};
 use bullpen_engine::release::request::{release_request, requests_of};
+use bullpen_sim::calm_world;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::provision_silently;
-use bullpen_sim::stage;
 use bullpen_sim::wire::Weather;
 use bullpen_sim::world::World;
 use std::sync::Arc;
@@ -39,13 +39,13 @@ fn ids(provisioned: &Provisioned) -> BTreeSet<InstanceId> {
 }
 
 async fn wanted(count: u32, idle: u32, max: u32) -> (Arc<World>, Checker, Request) {
-    let world = stage::calm(11, max).await;
+    let world = calm_world::new(11, max).await;
     let checker = Checker::watch(&world, false);
     if idle > 0 {
-        stage::idle(&world, Usage::OnDemand, idle).await;
+        calm_world::add_idle(&world, Usage::OnDemand, idle).await;
     }
     let now = world.outside.clock().true_now();
-    let request = stage::request("7.1.build", count, now);
+    let request = calm_world::request("7.1.build", count, now);
     checker.attempt_begins(Owner::Request(request.id.clone()), request.clone(), now);
     (world, checker, request)
 }
@@ -75,7 +75,9 @@ fn a_provision_that_died_at_any_await_is_resumed_and_never_doubled() {
                     release_request(stack, &request.id, until, &unobserved).await
                 })
                 .await;
-            stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("at {fuse}: {why}"));
+            calm_world::end(&world, &checker)
+                .await
+                .unwrap_or_else(|why| panic!("at {fuse}: {why}"));
             first.is_none()
         });
         if !died {
@@ -122,7 +124,7 @@ fn a_cancelled_request_gives_its_warm_machines_back() {
                 idle_after.is_superset(&idle_before),
                 "{cancel_after} ms: a warm machine is lost"
             );
-            stage::end(&world, &checker)
+            calm_world::end(&world, &checker)
                 .await
                 .unwrap_or_else(|why| panic!("{cancel_after}: {why}"));
         });
@@ -139,10 +141,10 @@ async fn idle_of(world: &World, request: &Request) -> BTreeSet<InstanceId> {
 #[test]
 fn d32_requests_of_one_run_are_released_apart_and_together() {
     on_virtual_time(async {
-        let world = stage::calm(3, 10).await;
+        let world = calm_world::new(3, 10).await;
         let now = world.outside.clock().true_now();
-        let one = stage::request("7.1.one", 1, now);
-        let other = stage::request("7.1.other", 1, now);
+        let one = calm_world::request("7.1.one", 1, now);
+        let other = calm_world::request("7.1.other", 1, now);
         let (_, stack) = world.process("p");
         let first = provision_silently(&stack, &one).await.expect("calm");
         let second = provision_silently(&stack, &other).await.expect("calm");
@@ -217,7 +219,7 @@ fn of_two_processes_of_one_request_one_stands_down() {
             assert_eq!(of("running") + of("claimed"), owned.len(), "{apart} ms: {owned:?}");
             let until = one.now().after(Duration::from_secs(600));
             release_request(&one, &request.id, until, &unobserved).await.expect("calm");
-            stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{apart}: {why}"));
+            calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("{apart}: {why}"));
         });
     }
 }
@@ -249,12 +251,12 @@ fn a_request_begun_twice_launches_nothing_beside_the_claims_of_the_slower_proces
 #[test]
 fn a_ceiling_serves_whole_requests_and_fails_the_others() {
     on_virtual_time(async {
-        let world = stage::calm(5, 20).await;
+        let world = calm_world::new(5, 20).await;
         let checker = Checker::watch(&world, false);
         let now = world.outside.clock().true_now();
         let requests: Vec<Request> = (1..=10)
             .map(|run| {
-                let mut request = stage::request(&format!("{run}.1.build"), 4, now);
+                let mut request = calm_world::request(&format!("{run}.1.build"), 4, now);
                 request.deadline = now.after(Duration::from_secs(120));
                 request
             })
@@ -284,13 +286,13 @@ fn a_ceiling_serves_whole_requests_and_fails_the_others() {
 fn under_a_ceiling_half_served_requests_do_not_lock_each_other() {
     on_virtual_time(async {
         // Six idle machines fill the ceiling: two requests for four each could claim three each.
-        let world = stage::calm(6, 6).await;
-        stage::idle(&world, Usage::OnDemand, 6).await;
+        let world = calm_world::new(6, 6).await;
+        calm_world::add_idle(&world, Usage::OnDemand, 6).await;
         let now = world.outside.clock().true_now();
         let (_, one) = world.process("one");
         let (_, other) = world.process("other");
         let (first, second) =
-            (stage::request("1.1.build", 4, now), stage::request("2.1.build", 4, now));
+            (calm_world::request("1.1.build", 4, now), calm_world::request("2.1.build", 4, now));
         let served = async |stack: &bullpen_engine::Stack<_>, request: &Request| {
             let provisioned = provision_silently(stack, request).await.expect("its turn must come");
             assert_eq!(provisioned.runners.len(), 4);
@@ -307,10 +309,10 @@ fn under_a_ceiling_half_served_requests_do_not_lock_each_other() {
 fn d26_partial_capacity_is_topped_up_unless_the_request_says_otherwise() {
     for (on_partial, fulfilled) in [(OnPartial::TopUp, true), (OnPartial::Fail, false)] {
         on_virtual_time(async {
-            let world = stage::calm(9, 10).await;
+            let world = calm_world::new(9, 10).await;
             let checker = Checker::watch(&world, false);
             let now = world.outside.clock().true_now();
-            let mut request = stage::request("1.1.build", 4, now);
+            let mut request = calm_world::request("1.1.build", 4, now);
             request.on_partial = on_partial;
             world.outside.fleet().limit_capacity(Some(2));
             let (_, stack) = world.process("p");
@@ -326,7 +328,7 @@ fn d26_partial_capacity_is_topped_up_unless_the_request_says_otherwise() {
                 let until = stack.now().after(Duration::from_secs(600));
                 release_request(&stack, &request.id, until, &unobserved).await.expect("calm");
             }
-            stage::end(&world, &checker).await.expect("the world must become quiet");
+            calm_world::end(&world, &checker).await.expect("the world must become quiet");
         });
     }
 }
@@ -345,7 +347,7 @@ fn d23_a_dump_ends_everything_the_request_holds_and_names_it() {
             let State::Terminating { why, .. } = record.state else { panic!("{record:?}") };
             assert_eq!(why, EndReason::Dumped);
         }
-        stage::end(&world, &checker).await.expect("the world must become quiet");
+        calm_world::end(&world, &checker).await.expect("the world must become quiet");
     });
 }
 
@@ -398,7 +400,7 @@ fn a_reservation_that_landed_late_makes_no_launch_larger() {
         assert_eq!(known.map_or(0, |intent| intent.outstanding), 0, "the rest is still reserved");
         let until = stack.now().after(Duration::from_secs(600));
         release_request(&stack, &request.id, until, &unobserved).await.expect("calm");
-        stage::end(&world, &checker).await.expect("the world must become quiet");
+        calm_world::end(&world, &checker).await.expect("the world must become quiet");
     });
 }
 
@@ -407,13 +409,13 @@ fn a_reservation_that_landed_late_makes_no_launch_larger() {
 #[test]
 fn a_machine_that_ran_another_script_of_its_class_is_not_used() {
     on_virtual_time(async {
-        let world = stage::calm(11, 10).await;
+        let world = calm_world::new(11, 10).await;
         let mut known = BTreeSet::new();
         let scripts = [("one", true), ("one", false), ("two", true), ("two", false)];
         for (attempt, (script, is_new)) in (1_u32..).zip(scripts) {
             let now = world.outside.clock().true_now();
             let name = format!("7.{attempt}.build");
-            let mut request = stage::request(&name, 1, now);
+            let mut request = calm_world::request(&name, 1, now);
             request.class.scripts.prerun = Some(script.to_owned());
             let provisioned = world.run(&name, None, async |stack| {
                 request.spec_hash = Some(stack.built(&request.class));

@@ -19,10 +19,10 @@ use bullpen_engine::progress::unobserved;
 use bullpen_engine::provision::{Call, Provisioned, provision};
 use bullpen_engine::release::Released;
 use bullpen_engine::release::request::release_request;
+use bullpen_sim::calm_world;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::upkeep;
-use bullpen_sim::stage;
 use bullpen_sim::world::World;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ fn of_run(run: u64) -> RanJob {
 }
 
 async fn begun(seed: u64) -> (Arc<World>, Checker, Request, Provisioned) {
-    let world = stage::calm(seed, 10).await;
+    let world = calm_world::new(seed, 10).await;
     let checker = Checker::watch(&world, false);
     let (request, provisioned) = provisioned(&world, &checker, "7.1.build").await;
     (world, checker, request, provisioned)
@@ -47,7 +47,7 @@ async fn begun(seed: u64) -> (Arc<World>, Checker, Request, Provisioned) {
 
 async fn provisioned(world: &Arc<World>, checker: &Checker, name: &str) -> (Request, Provisioned) {
     let now = world.outside.clock().true_now();
-    let request = stage::request(name, 1, now);
+    let request = calm_world::request(name, 1, now);
     checker.attempt_begins(Owner::Request(request.id.clone()), request.clone(), now);
     let repository = Repository::new("octo/main");
     let call = Call { repository: Some(&repository), ..Call::silent(&request) };
@@ -88,7 +88,7 @@ pub(crate) fn a_guessed_label_gets_no_runner() {
         assert_eq!(forge.completed(), 1, "the run's own job got no runner");
         forge.cancel(&format!("warm-{}", request.id));
         released(&world, &request, None).await;
-        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+        calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
     });
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn a_machine_that_a_stranger_was_started_on_is_not_used_again() {
             assert!(ids(&first).is_disjoint(&ids(&second)), "died at {at}");
             forge.cancel(&label);
             released(&world, &next, None).await;
-            stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("at {at}: {why}"));
+            calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("at {at}: {why}"));
             died
         });
         fuse = died.then_some(at + 3);
@@ -136,7 +136,7 @@ fn a_later_attempt_of_the_run_is_no_stranger() {
         let (next, second) = provisioned(&world, &checker, "9.1.build").await;
         assert_eq!(ids(&first), ids(&second));
         released(&world, &next, None).await;
-        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+        calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
     });
 }
 
@@ -162,7 +162,7 @@ fn the_previous_owners_job_is_no_stranger() {
         pass(MINUTE).await;
         assert_eq!(forge.completed(), 2);
         assert_eq!(released(&world, &next, None).await.expect("it does not die").returned.len(), 1);
-        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+        calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
     });
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn machines_of_a_run_of_unknown_origin_end() {
         let outcome = released(&world, &request, None).await.expect("it does not die");
         forge.set_outage(false);
         assert_eq!((outcome.returned.len(), outcome.ended.len()), (0, 1), "{outcome:?}");
-        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+        calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
     });
 }
 
@@ -193,6 +193,6 @@ fn machines_of_a_forks_run_end() {
         pass(MINUTE).await;
         let outcome = released(&world, &request, None).await.expect("it does not die");
         assert_eq!((outcome.returned.len(), outcome.ended.len()), (0, 1));
-        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+        calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
     });
 }

@@ -10,21 +10,21 @@ use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::Record;
 use bullpen_core::ports::{Clock, Fault, MachineState, Ports, StartOutcome};
 use bullpen_core::rates::FleetCall;
+use bullpen_sim::calm_world::{self, IdleMachines};
 use bullpen_sim::clock::{on_virtual_time, pass};
-use bullpen_sim::stage::{self, IdleMachines};
 use bullpen_sim::world::World;
 use futures_util::future::{join, join_all};
 
 /// Adds this many stopped machines.
 async fn stopped(world: &World, count: u32) -> Vec<Record> {
     let plain = IdleMachines::plain("stopped", Usage::OnDemand, count);
-    stage::furnish(world, &IdleMachines { stopped: true, ..plain }).await.expect("calm")
+    calm_world::add_machines(world, &IdleMachines { stopped: true, ..plain }).await.expect("calm")
 }
 
 #[test]
 fn a_batch_fills_one_call_and_each_worker_gets_its_answer() {
     on_virtual_time(async {
-        let world = stage::calm(7, 100).await;
+        let world = calm_world::new(7, 100).await;
         let machines = stopped(&world, 60).await;
         let fleet = world.outside.fleet();
         fleet.lose(&machines[3].id);
@@ -42,7 +42,7 @@ fn a_batch_fills_one_call_and_each_worker_gets_its_answer() {
 #[test]
 fn a_batch_that_workers_keep_joining_is_sent_in_time() {
     on_virtual_time(async {
-        let world = stage::calm(7, 100).await;
+        let world = calm_world::new(7, 100).await;
         let machines = stopped(&world, 40).await;
         let (_, stack) = world.process("starts");
         let late = machines.iter().zip(0_u32..).map(async |(record, number)| {
@@ -58,7 +58,7 @@ fn a_batch_that_workers_keep_joining_is_sent_in_time() {
 /// The first of two workers stops waiting after this time; returns the machines of each call.
 fn first_leaves_after(millis: u64) -> Vec<u32> {
     on_virtual_time(async {
-        let world = stage::calm(7, 5).await;
+        let world = calm_world::new(7, 5).await;
         let machines = stopped(&world, 2).await;
         let (_, stack) = world.process("starts");
         let fleet = stack.fleet();
@@ -90,7 +90,7 @@ fn the_second_worker_repeats_a_call_if_the_first_leaves_before_its_answer() {
 #[test]
 fn a_batch_that_all_workers_left_is_dropped() {
     on_virtual_time(async {
-        let world = stage::calm(7, 5).await;
+        let world = calm_world::new(7, 5).await;
         let machines = stopped(&world, 3).await;
         let (_, stack) = world.process("starts");
         let start = async |number: usize| stack.fleet().start_one(&machines[number].id).await;
@@ -109,7 +109,7 @@ fn a_batch_that_all_workers_left_is_dropped() {
 #[test]
 fn descriptions_and_terminations_are_batched_and_terminations_answered_once_made() {
     on_virtual_time(async {
-        let world = stage::calm(7, 100).await;
+        let world = calm_world::new(7, 100).await;
         let machines = stopped(&world, 60).await;
         let (_, stack) = world.process("ends");
         let unknown = InstanceId::new("m-unknown");
@@ -135,7 +135,7 @@ fn descriptions_and_terminations_are_batched_and_terminations_answered_once_made
 #[test]
 fn a_lone_worker_waits_only_for_the_idle_window() {
     on_virtual_time(async {
-        let world = stage::calm(7, 5).await;
+        let world = calm_world::new(7, 5).await;
         let machines = stopped(&world, 1).await;
         let (wire, stack) = world.process("alone");
         let began = stack.ports.clock().monotonic();
@@ -149,7 +149,7 @@ fn a_lone_worker_waits_only_for_the_idle_window() {
 #[test]
 fn a_fault_goes_to_every_worker_of_its_batch() {
     on_virtual_time(async {
-        let world = stage::calm(7, 5).await;
+        let world = calm_world::new(7, 5).await;
         let machines = stopped(&world, 3).await;
         let (wire, stack) = world.process("ends");
         wire.refuse_next(Fault::unavailable("no answer"));

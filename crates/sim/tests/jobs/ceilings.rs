@@ -13,9 +13,9 @@ use bullpen_core::job::{Job, JobStep, Setback};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::time::Timestamp;
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::life::make_queues;
-use bullpen_sim::stage;
 use bullpen_sim::world::{CALM, Climate, World};
 
 use super::service_world::ServiceWorld;
@@ -82,7 +82,7 @@ fn when_a_machine_ends_the_job_that_waited_longest_is_served_at_once() {
 fn a_machine_that_is_idle_again_serves_a_waiting_job_at_once() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(1).await.reusing();
-        stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         let jobs = ["71", "72", "73", "74"];
         serve(&sim, &jobs).await;
         assert_eq!(sim.launched(), 1);
@@ -102,7 +102,7 @@ fn a_machine_that_is_idle_again_serves_a_waiting_job_at_once() {
 fn a_job_without_capacity_spends_none_of_githubs_points() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(1).await.reusing();
-        stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         // Enough for two jobs a minute, and not for a credential at every look.
         sim.world.outside.forge().limit_points(Some(30));
         let jobs = ["71", "72", "73", "74", "75"];

@@ -10,8 +10,8 @@ use bullpen_core::explain::{ExplainInput, Explanation, explain};
 use bullpen_core::ids::JobId;
 use bullpen_core::job::{JobFact, JobStateName, ReportedStatus};
 use bullpen_core::ports::{Ledger, Ports};
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::on_virtual_time;
-use bullpen_sim::stage;
 
 use super::service_world::{ServiceWorld, about_in};
 
@@ -74,7 +74,7 @@ fn a_cold_start_waits_for_its_machine() {
 fn a_warm_start_names_the_machine() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(5).await.reusing();
-        stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         sim.queue("7").await;
         let done = async || sim.is_settled("7").await;
         assert!(sim.serve_until("serve", LONG, |_| true, done).await);
@@ -153,7 +153,7 @@ fn a_webhook_that_comes_twice_delays_no_release() {
 fn under_a_ceiling_the_ceiling_is_named() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(1).await;
-        stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         sim.queue("7").await;
         let tried = async || sim.row("7").await.setbacks.iter().any(|setback| setback.times > 2);
         assert!(sim.serve_until("serve", LONG, |_| true, tried).await, "{:?}", sim.row("7").await);

@@ -10,9 +10,9 @@ use bullpen_core::ids::ClassName;
 use bullpen_core::instance::State;
 use bullpen_core::job::{Conclusion, JobFact, MachineSource, ReportedStatus};
 use bullpen_core::ports::{JobForge, Ledger, Ports};
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::keep_up;
-use bullpen_sim::stage;
 
 use super::service_world::{ServiceWorld, process_once};
 
@@ -41,7 +41,7 @@ async fn served(sim: &ServiceWorld, job: &str) -> MachineSource {
 fn dies_at(fuse: u64) -> bool {
     on_virtual_time(async {
         let sim = ServiceWorld::new(5).await.reusing();
-        stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         ended(&sim, "7").await;
         let first =
             sim.process("dies", Some(fuse), async |service| process_once(service, "7").await).await;
@@ -78,7 +78,7 @@ fn upkeep_alone_returns_a_machine_that_may_be_reused() {
 fn is_returned_by_upkeep(fuse: u64) -> bool {
     on_virtual_time(async {
         let sim = ServiceWorld::new(5).await.reusing();
-        let idle = stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        let idle = calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         ended(&sim, "7").await;
         let dead =
             sim.process("dies", Some(fuse), async |service| process_once(service, "7").await).await;
@@ -99,7 +99,7 @@ fn a_machine_serves_as_often_as_its_class_says() {
         let mut sim = ServiceWorld::new(5).await.reusing();
         let large = sim.config.runners.get_mut(&ClassName::new("large")).expect("there is one");
         large.reuse = Some(Reuse { max_uses: Some(2), max_age: None });
-        stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         for (job, how) in [
             ("7", MachineSource::Reused),
             ("8", MachineSource::Reused),
@@ -117,7 +117,7 @@ fn a_machine_serves_up_to_the_age_that_its_class_says() {
         let mut sim = ServiceWorld::new(5).await.reusing();
         let large = sim.config.runners.get_mut(&ClassName::new("large")).expect("there is one");
         large.reuse = Some(Reuse { max_uses: None, max_age: Some(Duration::from_secs(60)) });
-        stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         for (job, how) in [("7", MachineSource::Reused), ("8", MachineSource::Created)] {
             assert_eq!(served(&sim, job).await, how, "{job}");
         }
@@ -130,7 +130,7 @@ fn a_machine_serves_up_to_the_age_that_its_class_says() {
 fn a_machine_ends_after_a_job_of_unknown_origin() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(5).await.reusing();
-        let idle = stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        let idle = calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         let fact = sim.queue("7").await;
         sim.github.set_outage(true);
         let takes = |fact: &JobFact| !matches!(fact.said, ReportedStatus::Completed { .. });

@@ -16,9 +16,9 @@ use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::rates::FleetCall;
 use bullpen_core::request::TypePattern;
 use bullpen_engine::jobs::{launch_worker, pool_worker};
+use bullpen_sim::calm_world::{self, IdleMachines};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::model::fleet::Delays;
-use bullpen_sim::stage::{self, IdleMachines};
 
 use super::service_world::{ServiceWorld, SimService, about_in};
 
@@ -27,7 +27,7 @@ const LONG: Duration = Duration::from_secs(30 * 60);
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// Adds machines of this type to the pool.
-async fn furnish(
+async fn add_machines(
     sim: &ServiceWorld,
     name: &str,
     of: &str,
@@ -38,7 +38,7 @@ async fn furnish(
     let types = vec![TypePattern::new(of)];
     let lasts = Duration::from_secs(3_600);
     let wanted = IdleMachines { stopped, types, lasts, pooled: true, ..plain };
-    stage::furnish(&sim.world, &wanted).await.expect("calm")
+    calm_world::add_machines(&sim.world, &wanted).await.expect("calm")
 }
 
 /// Queues jobs of the pool, each with its own label.
@@ -111,7 +111,7 @@ fn boot_within(sim: &ServiceWorld, boot_max: Duration) {
 fn ten_jobs_cost_one_listing_and_one_start_call_and_get_ten_machines() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(20).await.with_pool();
-        furnish(&sim, "stopped", "*", true, 10).await;
+        add_machines(&sim, "stopped", "*", true, 10).await;
         let jobs = names(10);
         queue(&sim, &jobs).await;
         let (ledger, fleet) = (sim.world.outside.ledger(), sim.world.outside.fleet());
@@ -135,10 +135,10 @@ fn released_before_hot_before_stopped_and_the_oldest_first() {
         let mut sim = ServiceWorld::new(20).await.with_pool();
         let large = sim.config.runners.get_mut(&ClassName::new("large")).expect("there is one");
         large.reuse = Some(Reuse::default());
-        let stopped = furnish(&sim, "stopped", "*", true, 1).await;
+        let stopped = add_machines(&sim, "stopped", "*", true, 1).await;
         let mut hot = Vec::new();
         for name in ["first", "second", "third"] {
-            hot.extend(furnish(&sim, name, "*", false, 1).await);
+            hot.extend(add_machines(&sim, name, "*", false, 1).await);
         }
         // A job uses the oldest hot machine, and returns it.
         let used = names(1);
@@ -169,7 +169,7 @@ fn released_before_hot_before_stopped_and_the_oldest_first() {
 fn a_worker_that_loses_a_machine_picks_another() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(40).await.with_pool();
-        furnish(&sim, "hot", "*", false, 20).await;
+        add_machines(&sim, "hot", "*", false, 20).await;
         let jobs = names(20);
         queue(&sim, &jobs).await;
         let before = sim.world.outside.ledger().pool_listings();
@@ -195,8 +195,8 @@ fn a_worker_that_loses_a_machine_picks_another() {
 fn a_start_that_is_refused_leaves_the_machine_as_it_was_and_the_next_one_serves() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(20).await.with_pool();
-        let refused = furnish(&sim, "refused", "c6i.large", true, 3).await;
-        let next = furnish(&sim, "next", "m6i.large", true, 1).await;
+        let refused = add_machines(&sim, "refused", "c6i.large", true, 3).await;
+        let next = add_machines(&sim, "next", "m6i.large", true, 1).await;
         deplete(&sim, "c6i.large");
         boot_within(&sim, Duration::ZERO);
         // Standby machines may be older than reused machines.
@@ -227,7 +227,7 @@ fn a_start_that_is_refused_leaves_the_machine_as_it_was_and_the_next_one_serves(
 fn a_start_that_is_refused_is_replaced_by_a_launch_at_once() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(20).await.with_pool();
-        let refused = furnish(&sim, "refused", "c6i.large", true, 1).await;
+        let refused = add_machines(&sim, "refused", "c6i.large", true, 1).await;
         deplete(&sim, "c6i.large");
         let jobs = names(1);
         queue(&sim, &jobs).await;
@@ -246,7 +246,7 @@ fn a_start_that_is_refused_is_replaced_by_a_launch_at_once() {
 fn a_machine_that_cannot_be_started_ends_and_its_job_gets_another_at_once() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(20).await.with_pool();
-        let machines = furnish(&sim, "stopped", "*", true, 2).await;
+        let machines = add_machines(&sim, "stopped", "*", true, 2).await;
         let jobs = names(1);
         // The first machine is gone, and its record does not show it yet.
         sim.world.outside.fleet().lose(&machines[0].id);
@@ -271,7 +271,7 @@ fn a_machine_that_cannot_be_started_ends_and_its_job_gets_another_at_once() {
 fn a_machine_that_never_beats_is_replaced_at_its_limit() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(20).await.with_pool();
-        let machines = furnish(&sim, "stopped", "*", true, 1).await;
+        let machines = add_machines(&sim, "stopped", "*", true, 1).await;
         let jobs = names(1);
         boot_within(&sim, Duration::from_secs(3_600 * 24));
         queue(&sim, &jobs).await;
@@ -307,7 +307,7 @@ fn a_machine_that_never_beats_is_replaced_at_its_limit() {
 fn a_job_overflows_a_pool_whose_machines_do_not_start() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(20).await.with_pool();
-        for machine in furnish(&sim, "stopped", "*", true, 6).await {
+        for machine in add_machines(&sim, "stopped", "*", true, 6).await {
             sim.world.outside.fleet().lose(&machine.id);
         }
         let jobs = names(1);
@@ -328,7 +328,7 @@ fn a_job_that_overflowed_tries_its_pool_once_more() {
         queue(&sim, &jobs).await;
         serve_once(&sim, "empty").await;
         assert!(sim.row(&jobs[0]).await.overflowed);
-        furnish(&sim, "hot", "*", false, 1).await;
+        add_machines(&sim, "hot", "*", false, 1).await;
         let serve = async |service: &SimService<'_>| {
             launch_worker(service, Duration::ZERO).await.expect("calm")
         };
@@ -344,7 +344,7 @@ fn a_job_that_overflowed_tries_its_pool_once_more() {
 fn dies_at(fuse: u64) -> bool {
     on_virtual_time(async {
         let sim = ServiceWorld::new(20).await.with_pool();
-        let machines = furnish(&sim, "stopped", "*", true, 2).await;
+        let machines = add_machines(&sim, "stopped", "*", true, 2).await;
         sim.world.outside.fleet().lose(&machines[0].id);
         boot_within(&sim, Duration::ZERO);
         let jobs = names(1);

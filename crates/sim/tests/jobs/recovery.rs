@@ -8,8 +8,8 @@ use bullpen_core::class::Usage;
 use bullpen_core::job::ReportedStatus;
 use bullpen_core::ports::Ports;
 use bullpen_engine::jobs::{FindMemory, find};
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::on_virtual_time;
-use bullpen_sim::stage;
 
 use super::service_world::{ServiceWorld, about, process_once};
 
@@ -21,7 +21,7 @@ fn one_life(reuse: bool, fuse: u64) -> bool {
         let mut sim = ServiceWorld::new(5).await;
         if reuse {
             sim = sim.reusing();
-            stage::idle(&sim.world, Usage::OnDemand, 1).await;
+            calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         }
         sim.queue("7").await;
         let first =

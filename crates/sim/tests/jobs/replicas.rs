@@ -12,11 +12,11 @@ use bullpen_core::job::{End, JobFact, JobPhase, JobState, ReportedStatus};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_engine::jobs::{FindMemory, find};
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::dice::Dice;
 use bullpen_sim::life::make_queues;
 use bullpen_sim::load;
-use bullpen_sim::stage;
 use bullpen_sim::world::World;
 
 use super::service_world::{ServiceWorld, about_in};
@@ -36,7 +36,7 @@ const JOBS: [(&str, &str); 3] = [("71", "runs-on"), ("72", "runs-on"), ("73", "r
 fn every_order_of_webhooks_leaves_every_job_run_once_on_a_machine_each() {
     for seed in 0..CALM_SEEDS {
         on_virtual_time(async {
-            let sim = ServiceWorld::in_world(stage::calm(seed, 8).await).await;
+            let sim = ServiceWorld::in_world(calm_world::new(seed, 8).await).await;
             two_serve(&sim, &Dice::new(seed, "webhooks"), LATE, None).await;
             assert_eq!(sim.launched(), JOBS.len(), "seed {seed}");
             assert_eq!(sim.world.outside.forge().completed(), 3, "seed {seed}");
@@ -51,7 +51,7 @@ fn every_order_of_webhooks_leaves_every_job_run_once_on_a_machine_each() {
 fn every_order_of_webhooks_leaves_every_job_run_once_although_replicas_die() {
     for seed in 0..DYING_SEEDS {
         on_virtual_time(async {
-            let sim = ServiceWorld::in_world(stage::calm(seed, 8).await).await;
+            let sim = ServiceWorld::in_world(calm_world::new(seed, 8).await).await;
             two_serve(&sim, &Dice::new(seed, "webhooks"), LATE, Some(400)).await;
             let launched = sim.launched();
             assert!((JOBS.len()..=JOBS.len() + 1).contains(&launched), "seed {seed}: {launched}");

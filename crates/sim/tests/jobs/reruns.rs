@@ -12,9 +12,9 @@ use bullpen_engine::jobs::{FindMemory, Ingested, find, ingest};
 use bullpen_engine::progress::unobserved;
 use bullpen_engine::provision::{Call, provision};
 use bullpen_engine::release::request::release_request;
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::keep_up;
-use bullpen_sim::stage;
 
 use super::service_world::{ServiceWorld, about_in};
 
@@ -22,13 +22,13 @@ const LONG: Duration = Duration::from_secs(30 * 60);
 
 /// A fulfilled request, and the label that its workflow got.
 async fn provisioned(sim: &ServiceWorld) -> (Request, String) {
-    let request = stage::request("77.1.build", 1, sim.world.outside.clock().true_now());
+    let request = calm_world::request("77.1.build", 1, sim.world.outside.clock().true_now());
     let (_, stack) = sim.world.process("provision");
     let repository = Repository::new("acme/app");
     let group = sim.config.labels.groups.all.as_ref();
     let call = Call { repository: Some(&repository), group, ..Call::silent(&request) };
     let provisioned = provision(&stack, call, std::future::pending()).await;
-    let label = provisioned.expect("the stage is calm").label;
+    let label = provisioned.expect("the world is calm").label;
     (request, label)
 }
 

@@ -19,11 +19,11 @@ use bullpen_core::scope::ServiceScope;
 use bullpen_engine::jobs::{
     JobSettings, Service, ensure_queues, ingest, launch_worker, pool_worker, process, sweep,
 };
+use bullpen_sim::calm_world;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::pass;
 use bullpen_sim::life::keep_up_beside;
 use bullpen_sim::model::JobForgeModel;
-use bullpen_sim::stage;
 use bullpen_sim::wire::Wire;
 use bullpen_sim::world::{SimPorts, World};
 
@@ -43,7 +43,7 @@ pub(crate) struct ServiceWorld {
 impl ServiceWorld {
     /// A calm world with capacity for this many machines, class `large`, and no pools.
     pub(crate) async fn new(machines_max: u32) -> Self {
-        Self::in_world(stage::calm(7, machines_max).await).await
+        Self::in_world(calm_world::new(7, machines_max).await).await
     }
 
     /// Serves jobs in this world.
@@ -219,7 +219,7 @@ impl ServiceWorld {
 
     /// The same, naming this seed on failure.
     pub(crate) async fn end_of(&self, seed: u64) {
-        let ended = stage::end(&self.world, &self.checker).await;
+        let ended = calm_world::end(&self.world, &self.checker).await;
         ended.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     }
 }

@@ -11,8 +11,8 @@ use bullpen_core::job::{
     End, Job, JobFact, JobState, JobStep, JobStepAt, MachineSource, ReportedStatus, Setback,
 };
 use bullpen_core::ports::{Ledger, Ports};
+use bullpen_sim::calm_world::{self, IdleMachines};
 use bullpen_sim::clock::on_virtual_time;
-use bullpen_sim::stage::{self, IdleMachines};
 
 use super::service_world::{ServiceWorld, about_in};
 
@@ -46,7 +46,7 @@ fn a_job_gets_a_new_machine_which_ends_with_it() {
 fn a_class_that_is_reused_serves_the_next_job_with_the_same_machine() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(5).await.reusing();
-        stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         for job in ["7", "8"] {
             sim.queue(job).await;
             let done = async || sim.is_settled(job).await;
@@ -62,7 +62,7 @@ fn a_class_that_is_reused_serves_the_next_job_with_the_same_machine() {
 fn a_forks_code_ends_its_machine() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(5).await.reusing();
-        let idle = stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        let idle = calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         let fact = sim.queue("7").await;
         sim.github.from_fork(fact.about.run);
         let done = async || sim.is_settled("7").await;
@@ -84,8 +84,8 @@ fn two_jobs_that_took_each_others_runners_exchange_machines() {
 /// Returns whether one of the two took the other's runner.
 fn two_of_one_label(seed: u64) -> bool {
     on_virtual_time(async {
-        let sim = ServiceWorld::in_world(stage::calm(seed, 5).await).await.reusing();
-        stage::idle(&sim.world, Usage::OnDemand, 2).await;
+        let sim = ServiceWorld::in_world(calm_world::new(seed, 5).await).await.reusing();
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 2).await;
         for job in ["7", "8"] {
             let fact = sim.submit(job, about_in(job, "acme/app", "runs-on/runner=large"));
             sim.deliver(&fact).await;
@@ -133,8 +133,8 @@ fn a_job_that_is_over_releases_the_machine_it_ran_on() {
 /// Returns whether the short job took the long job's runner.
 fn one_is_over_first(seed: u64) -> bool {
     on_virtual_time(async {
-        let sim = ServiceWorld::in_world(stage::calm(seed, 5).await).await.reusing();
-        stage::idle(&sim.world, Usage::OnDemand, 2).await;
+        let sim = ServiceWorld::in_world(calm_world::new(seed, 5).await).await.reusing();
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 2).await;
         for (job, seconds) in [("7", 30), ("8", 900)] {
             let about = about_in(job, "acme/app", "runs-on/runner=large");
             let now = sim.world.outside.clock().true_now();
@@ -190,7 +190,7 @@ fn a_pool_serves_first_and_overflows_to_a_launch() {
         let sim = ServiceWorld::new(5).await.with_pool();
         let plain = IdleMachines::plain("pooled", Usage::OnDemand, 1);
         let pooled = IdleMachines { pooled: true, ..plain };
-        stage::furnish(&sim.world, &pooled).await.expect("calm");
+        calm_world::add_machines(&sim.world, &pooled).await.expect("calm");
         for (job, source) in [("7", MachineSource::Picked), ("8", MachineSource::Created)] {
             let label = format!("runs-on={job}/pool=stage");
             let fact = sim.submit(job, about_in(job, "acme/app", &label));

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bullpen_core::instance::State;
 use bullpen_core::job::{JobFact, ReportedStatus, Setback};
 use bullpen_core::ports::{Ledger, Ports};
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
-use bullpen_sim::stage;
 
 use super::service_world::{ServiceWorld, about, about_in};
 
@@ -27,7 +27,7 @@ fn a_machine_under_way_serves_the_job_that_lost_its_runner() {
 }
 
 async fn two_of_one_label(seed: u64, late: Duration) {
-    let sim = ServiceWorld::in_world(stage::calm(seed, 5).await).await;
+    let sim = ServiceWorld::in_world(calm_world::new(seed, 5).await).await;
     let submit = |job| sim.submit(job, about_in(job, "acme/app", "runs-on/runner=large"));
     let (first, second) = (submit("7"), submit("8"));
     sim.deliver(&second).await;
@@ -56,7 +56,7 @@ fn a_chain_of_jobs_that_lost_their_runners_costs_neither_a_machine_nor_a_wait() 
 async fn a_burst_of_one_label(seed: u64, late: Duration) {
     const LASTS: Duration = Duration::from_secs(300);
     const JOBS: [&str; 6] = ["11", "12", "13", "14", "15", "16"];
-    let sim = ServiceWorld::in_world(stage::calm(seed, 10).await).await;
+    let sim = ServiceWorld::in_world(calm_world::new(seed, 10).await).await;
     let facts = JOBS.map(|job| {
         let now = sim.world.outside.clock().true_now();
         sim.github.queue(job, about_in(job, "acme/app", "runs-on/runner=large"), LASTS, now)

@@ -12,8 +12,8 @@ use bullpen_core::instance::{State, Tier};
 use bullpen_core::job::{JobDetails, JobStep, MachineSource, Origin, Provenance, Visibility};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::scope::{ServedRepositories, ServiceScope};
+use bullpen_sim::calm_world::{self, IdleMachines};
 use bullpen_sim::clock::on_virtual_time;
-use bullpen_sim::stage::{self, IdleMachines};
 
 use super::service_world::{ServiceWorld, about, about_in};
 
@@ -33,7 +33,7 @@ async fn served(sim: &ServiceWorld, job: &str, about: JobDetails) -> MachineSour
 async fn with_a_used_machine() -> ServiceWorld {
     let sim = ServiceWorld::new(5).await.reusing();
     sim.github.make_public(&Repository::new("acme/app"));
-    stage::idle(&sim.world, Usage::OnDemand, 1).await;
+    calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
     assert_eq!(served(&sim, "7", about("7")).await, MachineSource::Reused);
     sim
 }
@@ -82,7 +82,7 @@ fn a_used_machine_is_not_offered_under_labels_that_a_fork_may_carry() {
 fn in_a_private_repository_a_used_machine_is_offered_under_any_labels() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(5).await.reusing();
-        stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         for job in ["7", "8"] {
             let shared = about_in(job, "acme/app", SHARED);
             assert_eq!(served(&sim, job, shared).await, MachineSource::Reused, "{job}");
@@ -148,7 +148,7 @@ fn in_a_private_repository_of_an_organisation_it_is_not() {
     on_virtual_time(async {
         let mut sim = ServiceWorld::new(5).await.reusing();
         sim.scope = ServiceScope::of(ServedRepositories::Owner("acme".to_owned()));
-        stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         assert_eq!(
             served(&sim, "7", about_in("7", "acme/app", SHARED)).await,
             MachineSource::Reused
@@ -211,7 +211,7 @@ fn a_pool_gives_a_forks_job_an_unused_machine() {
         large.reuse = Some(bullpen_core::config::runner::Reuse::default());
         let plain = IdleMachines::plain("pooled", Usage::OnDemand, 2);
         let pooled = IdleMachines { pooled: true, ..plain };
-        let machines = stage::furnish(&sim.world, &pooled).await.expect("calm");
+        let machines = calm_world::add_machines(&sim.world, &pooled).await.expect("calm");
         let of_pool = |job: &str| about_in(job, "acme/app", &format!("runs-on={job}/pool=stage"));
         assert_eq!(served(&sim, "7", of_pool("7")).await, MachineSource::Picked);
         let mut tiers = Vec::new();

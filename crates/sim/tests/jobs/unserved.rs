@@ -10,8 +10,8 @@ use bullpen_core::config::extension::OnUnfulfillable;
 use bullpen_core::job::{End, JobState, Reason, ReportedStatus, Setback};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::time::Timestamp;
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
-use bullpen_sim::stage;
 
 use super::service_world::{ServiceWorld, about_in, process_once};
 
@@ -91,7 +91,7 @@ fn without_capacity_the_author_is_told_before_the_deadline() {
 fn under_a_ceiling_a_job_waits_until_there_is_capacity() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(1).await;
-        stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         // Its class is not reused: it fills the ceiling until its idle deadline.
         sim.queue("7").await;
         let done = async || is_told(&sim, "7") || sim.is_over("7");
@@ -110,7 +110,7 @@ fn under_a_ceiling_a_job_waits_until_there_is_capacity() {
 fn an_outage_of_github_costs_no_machine_and_no_attempt() {
     on_virtual_time(async {
         let sim = ServiceWorld::new(5).await.reusing();
-        let idle = stage::idle(&sim.world, Usage::OnDemand, 1).await;
+        let idle = calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         let fact = sim.submit("7", super::service_world::about("7"));
         sim.world.outside.forge().set_outage(true);
         sim.github.set_outage(true);
@@ -141,7 +141,7 @@ fn a_job_that_is_cancelled_while_it_is_assigned_leaves_nothing() {
                 let mut sim = ServiceWorld::new(5).await;
                 if reuse {
                     sim = sim.reusing();
-                    stage::idle(&sim.world, Usage::OnDemand, 1).await;
+                    calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
                 }
                 // GitHub gives it to no runner, so that a user can cancel it at any moment.
                 let fact = sim.submit("7", super::service_world::about("7"));

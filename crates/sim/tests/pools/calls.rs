@@ -5,9 +5,9 @@
 use bullpen_core::class::Usage;
 use bullpen_core::ports::Ports;
 use bullpen_core::rates::{FleetCall, Rates};
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::pool_world::PoolWorld;
-use bullpen_sim::stage;
 
 use super::{LONG, MINUTE, ci, fill, two_and_one};
 
@@ -42,7 +42,7 @@ pub(crate) fn a_pool_that_has_converged_costs_no_write_but_its_lease() {
 #[test]
 fn a_hundred_and_twenty_machines_are_three_calls_of_each_kind() {
     on_virtual_time(async {
-        let world = stage::calm(7, 300).await;
+        let world = calm_world::new(7, 300).await;
         world.outside.fleet().set_rates(Rates::unlimited());
         // All are warm at the same look, so that one plan stops all.
         world.change_climate(|climate| {

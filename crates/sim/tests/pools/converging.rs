@@ -8,10 +8,10 @@ use bullpen_core::limits::Limits;
 use bullpen_core::pool::Note;
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::rates::FleetCall;
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::life::make_queues;
 use bullpen_sim::pool_world::PoolWorld;
-use bullpen_sim::stage;
 use bullpen_sim::world::{CALM, World};
 
 use super::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
@@ -51,8 +51,8 @@ fn a_pool_follows_the_edges_of_its_schedule() {
 #[test]
 fn a_pool_of_another_environment_is_not_touched() {
     on_virtual_time(async {
-        let world = stage::calm(7, 10).await;
-        let others = stage::idle(&world, Usage::OnDemand, 2).await;
+        let world = calm_world::new(7, 10).await;
+        let others = calm_world::add_idle(&world, Usage::OnDemand, 2).await;
         let stage =
             "\n  stage: {runner: large, env: staging, schedule: [{name: a, hot: 0, stopped: 0}]}";
         let config = two_and_one().replace("pools:\n  ci:\n", &format!("pools:{stage}\n  ci:\n"));

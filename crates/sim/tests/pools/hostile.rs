@@ -23,10 +23,10 @@ use bullpen_engine::reap::reap;
 use bullpen_engine::release::request::release_request;
 use bullpen_engine::release::{self, Released};
 use bullpen_engine::{Stack, progress};
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::model::mailbox::Forgery;
 use bullpen_sim::pool_world::PoolWorld;
-use bullpen_sim::stage;
 use bullpen_sim::world::{SimPorts, World};
 
 use super::{LONG, MINUTE, ci, end, fill, two_and_one};
@@ -135,9 +135,9 @@ impl Puppet {
 
     /// A machine of this request; its record is *running*, or still *claimed*.
     async fn of_request(request: &str, is_running: bool) -> Self {
-        let world = stage::calm(7, 5).await;
+        let world = calm_world::new(7, 5).await;
         let (_, stack) = world.process("puppet");
-        let idle = stage::idle(&world, Usage::OnDemand, 1).await.swap_remove(0);
+        let idle = calm_world::add_idle(&world, Usage::OnDemand, 1).await.swap_remove(0);
         let owner = Owner::Request(RequestId::new(request));
         let (now, claim) = (stack.now(), ClaimId::new("c-1"));
         let mut record = idle.clone();
@@ -351,10 +351,10 @@ fn a_stranger_that_cannot_be_written_down_keeps_no_machine() {
 #[test]
 pub(crate) fn a_used_machine_excuses_itself_once() {
     on_virtual_time(async {
-        let world = stage::calm(7, 5).await;
-        let idle = stage::idle(&world, Usage::OnDemand, 1).await.swap_remove(0);
+        let world = calm_world::new(7, 5).await;
+        let idle = calm_world::add_idle(&world, Usage::OnDemand, 1).await.swap_remove(0);
         let served = async |name: &str| {
-            let request = stage::request(name, 1, world.outside.clock().true_now());
+            let request = calm_world::request(name, 1, world.outside.clock().true_now());
             let provisioned = world
                 .run(name, None, async |stack| {
                     let call = Call::silent(&request);

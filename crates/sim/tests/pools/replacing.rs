@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use bullpen_core::class::Usage;
 use bullpen_core::ids::{InstanceId, SpecHash};
 use bullpen_core::instance::State;
+use bullpen_sim::calm_world::{self, IdleMachines};
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::pool_world::PoolWorld;
-use bullpen_sim::stage::{self, IdleMachines};
 
 use super::{LONG, MINUTE, ci, end, fill};
 
@@ -81,19 +81,20 @@ fn a_new_image_replaces_all() {
 #[test]
 pub(crate) fn a_machine_of_another_versions_hash_is_not_old() {
     on_virtual_time(async {
-        let world = stage::calm(7, 10).await;
+        let world = calm_world::new(7, 10).await;
         let older = IdleMachines {
             spec_hash: SpecHash::new("0:aa"),
             lasts: 60 * MINUTE,
             pooled: true,
             ..IdleMachines::plain("made before", Usage::OnDemand, 2)
         };
-        stage::furnish(&world, &older).await.expect("it is calm");
+        calm_world::add_machines(&world, &older).await.expect("it is calm");
         let config = ci("{name: always, hot: 2, stopped: 0}", "", "");
         let sim =
-            PoolWorld::in_world(world, &config.replace("ci:", &format!("{}:", stage::POOL))).await;
+            PoolWorld::in_world(world, &config.replace("ci:", &format!("{}:", calm_world::POOL)))
+                .await;
         sim.keep_for("first", 10 * MINUTE).await;
-        assert_eq!((sim.ready(stage::POOL).await, sim.launched()), ((2, 0), 2));
+        assert_eq!((sim.ready(calm_world::POOL).await, sim.launched()), ((2, 0), 2));
         end(&sim).await;
     });
 }

@@ -14,7 +14,7 @@ use bullpen_core::ports::{Fleet, Ledger, MachineState, Ports};
 use bullpen_core::request::TypePattern;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::pool_world::PoolWorld;
-use bullpen_sim::{load, stage};
+use bullpen_sim::{calm_world, load};
 
 use super::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
 
@@ -82,7 +82,7 @@ fn a_stopped_machine_that_an_outsider_started_is_stopped_again() {
 #[test]
 fn a_machine_that_an_outsider_launched_with_our_tag_is_no_supply() {
     on_virtual_time(async {
-        let world = stage::calm(7, 10).await;
+        let world = calm_world::new(7, 10).await;
         let outsiders_launch = LaunchRequest {
             intent: IntentId::new("an-outsiders"),
             class: load::classes().swap_remove(0),

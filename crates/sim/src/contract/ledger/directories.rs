@@ -7,7 +7,7 @@ use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::ports::Ledger;
 use futures_util::future::join_all;
 
-use super::stage::{
+use super::fixtures::{
     HOUR, claim, class, condemned, idle, intent, job, newborn, pool, record, registered, reserve,
     returned, step, warmed, withdrawn,
 };
@@ -66,7 +66,7 @@ pub async fn directories_never_miss_while_everything_moves<H: Harness<Port: Ledg
 }
 
 /// A second release finds the instances that the first one left, until they have no owner.
-pub async fn what_is_being_released_is_still_its_owners<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn a_releasing_instance_is_listed_under_its_owner<H: Harness<Port: Ledger>>(harness: H) {
     let idle = idle(&harness, "i-1").await;
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
     let claimed = won(ledger.claim(&claim(&idle, &owner, "n-1", now)).await);

@@ -5,7 +5,7 @@ use bullpen_core::lease::Lease;
 use bullpen_core::ports::Ledger;
 use futures_util::future::join_all;
 
-use super::stage::winners;
+use super::fixtures::winners;
 use crate::contract::{Harness, answered, landed, lost, won};
 
 fn name() -> LeaseName {

@@ -5,7 +5,7 @@ use bullpen_core::ids::{ClassName, PoolName};
 use bullpen_core::ports::{Ledger, Recorded, Reserved, Written};
 use futures_util::future::{join, join_all};
 
-use super::stage::{
+use super::fixtures::{
     HOUR, condemned, gone, intent, job, moved, newborn, record, reserve, step, stored, winners,
 };
 use crate::contract::{Harness, answered, landed, lost, won};
@@ -192,7 +192,7 @@ pub async fn nothing_is_recorded_after_giving_back<H: Harness<Port: Ledger>>(har
 }
 
 /// Giving back frees exactly the machines that never came.
-pub async fn giving_back_frees_what_never_came<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn giving_back_frees_machines_that_never_came<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let mine = intent("mine", 5, now.after(HOUR));
     reserve(ledger, &mine).await;
@@ -300,7 +300,7 @@ pub async fn scopes_say_what_counts_under_them<H: Harness<Port: Ledger>>(harness
 }
 
 /// A reservation that fits by this count is refused only if another process reserved in between.
-pub async fn what_a_scope_says_is_what_a_ceiling_goes_by<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn ceilings_compare_the_count_that_a_scope_reports<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     reserve(ledger, &intent("others", 3, now.after(HOUR))).await;
     let [used, ..] = held(ledger).await;
