@@ -1,4 +1,6 @@
 //! The cost of a warm request: messages read and calls made, as counts, never as durations.
+//!
+//! Not here: the cost of keeping pools (`tests/pools/calls.rs`).
 
 #![expect(clippy::print_stdout, reason = "the counts are reported in docs/benchmarks.md")]
 

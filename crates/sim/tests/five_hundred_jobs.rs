@@ -1,5 +1,7 @@
 //! Five hundred jobs come at once, with five hundred idle machines of their class: the time until
 //! all have one, and the calls. Simulated time and counted calls, never durations of this machine.
+//!
+//! Not here: jobs under faults (`tests/jobs/storm.rs`).
 
 #![expect(clippy::print_stdout, reason = "the counts are reported in docs/simulation.md")]
 

@@ -179,7 +179,7 @@ fn are_shares(calls: &[u64], permille: &[u64]) -> bool {
 }
 
 #[test]
-fn replicas_of_a_service_share_what_a_command_leaves_while_replicas_come_and_go() {
+fn replicas_share_the_rate_that_a_command_leaves_while_they_come_and_go() {
     on_virtual_time(async {
         let world = calm_world::new(1, 10).await;
         let checker = Checker::watch(&world, false);

@@ -112,7 +112,7 @@ fn d41_with_github_down_machines_are_still_reaped() {
 
 /// A refresh releases the machines of a run that ended without its release step.
 #[test]
-fn what_an_ended_run_left_is_released() {
+fn an_ended_runs_machines_are_released() {
     on_virtual_time(async {
         let world = calm_world::new(4, 10).await;
         let now = world.outside.clock().true_now();

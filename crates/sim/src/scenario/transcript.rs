@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_shows_only_what_differs() {
+    fn a_difference_shows_only_differing_lines() {
         assert_eq!(difference("a\nb\n", "a\nb\n"), None);
         let found = difference("a\nb\nc\n", "a\nx\ny\nc\n").unwrap();
         assert_eq!(found, "-   2 b\n+   2 x\n+   3 y");

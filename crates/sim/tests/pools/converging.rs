@@ -1,4 +1,6 @@
 //! The keeper converges pools to their schedules, under ceilings and shortages, in one environment.
+//!
+//! Not here: outdated machines (`replacing`), or faults (`rounds`, `troubles`).
 
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{Ceiling, Scope};
@@ -17,7 +19,7 @@ use bullpen_sim::world::{CALM, World};
 use super::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
 
 #[test]
-pub(crate) fn an_empty_pool_becomes_what_its_schedule_promises() {
+pub(crate) fn an_empty_pool_is_filled_to_its_schedule() {
     on_virtual_time(async {
         let sim = PoolWorld::new(10, &two_and_one()).await;
         fill(&sim, 2, 1).await;
@@ -69,7 +71,7 @@ fn a_pool_of_another_environment_is_not_touched() {
 
 /// The ceiling of a pool counts the machines that jobs picked from it.
 #[test]
-fn a_pools_own_ceiling_counts_what_its_jobs_have() {
+fn a_pools_own_ceiling_counts_its_jobs_machines() {
     on_virtual_time(async {
         let config = ci("{name: always, hot: 2, stopped: 1}", "", ", max: 3");
         let sim = PoolWorld::new(10, &config).await;

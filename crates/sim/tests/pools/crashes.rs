@@ -1,5 +1,7 @@
 //! A keeper dies at each of its awaits in turn, while it launches, stops and ends machines: another
 //! keeper continues, no machine is left behind, and none is launched twice.
+//!
+//! Not here: the takeover of a lease in time (`keepers`).
 
 use std::time::Duration;
 

@@ -283,7 +283,7 @@ pub(crate) fn a_forged_removal_returns_no_machine() {
 /// A machine reports its own assignment as removed: it returns with the trust group of its owner,
 /// and not as a machine that was never used.
 #[test]
-pub(crate) fn a_machine_cannot_deny_whose_it_was() {
+pub(crate) fn a_machine_cannot_deny_its_owner() {
     on_virtual_time(async {
         let puppet = Puppet::of_request("r-1", false).await;
         let (at, own) = (puppet.stack.now(), puppet.record.generation);

@@ -1,4 +1,6 @@
 //! Two processes keep pools: one holds the pool's lease, and the other takes it over.
+//!
+//! Not here: keepers that die at every await (`crashes`).
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! An operator removes, drains or pauses a pool, and brings it back.
+//!
+//! Not here: changes of the schedule (`converging`).
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! Hot machines expire: the keeper replaces them in time, and ends them at a fixed limit.
+//!
+//! Not here: outdated machines (`replacing`).
 
 use std::cell::Cell;
 

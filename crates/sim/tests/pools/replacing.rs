@@ -1,4 +1,6 @@
 //! The keeper replaces outdated machines: all at once, or a few at a time.
+//!
+//! Not here: hot machines that reach their lifetime (`lifetimes`).
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

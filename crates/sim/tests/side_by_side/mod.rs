@@ -1,4 +1,6 @@
 //! Runs many worlds in parallel, each on one thread.
+//!
+//! Not here: the worlds.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

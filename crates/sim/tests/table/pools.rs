@@ -29,7 +29,7 @@ pub(crate) const BUGS: &[TestBug] = &[
     TestBug {
         name: "removals-deny-assignments",
         mistake: "a machine that reports its own assignment as removed returns as never used",
-        test: hostile::a_machine_cannot_deny_whose_it_was,
+        test: hostile::a_machine_cannot_deny_its_owner,
     },
     TestBug {
         name: "used-machines-are-excused",
@@ -69,7 +69,7 @@ pub(crate) const BUGS: &[TestBug] = &[
     TestBug {
         name: "stopping-is-gone",
         mistake: "the planner replaces a machine that is stopping",
-        test: converging::an_empty_pool_becomes_what_its_schedule_promises,
+        test: converging::an_empty_pool_is_filled_to_its_schedule,
     },
     TestBug {
         name: "hashes-across-versions",

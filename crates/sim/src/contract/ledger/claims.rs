@@ -1,4 +1,6 @@
 //! Claims: at most one claimer wins, and every process sees which one.
+//!
+//! Not here: choosing the instance to claim.
 
 use std::time::Duration;
 

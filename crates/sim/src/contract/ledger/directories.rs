@@ -1,5 +1,7 @@
 //! Directories: directly after a write, every process finds the record there; they may list too
 //! much.
+//!
+//! Not here: sweeps, which may lag (`sweeps`).
 
 use std::time::Duration;
 
@@ -93,7 +95,7 @@ pub async fn the_class_directory_lists_the_oldest_first<H: Harness<Port: Ledger>
 }
 
 /// A directory's advert equals the record's own advert, so that a claim needs no read.
-pub async fn an_advert_says_what_the_record_says<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn an_advert_equals_its_record<H: Harness<Port: Ledger>>(harness: H) {
     let idle = idle(&harness, "i-1").await;
     let listed = answered(harness.port().idle_in(&class()).await);
     assert_eq!(listed, [idle.advert().expect("it is idle and shared")]);

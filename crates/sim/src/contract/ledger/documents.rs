@@ -1,4 +1,6 @@
 //! Documents: conditional writes, and the listing of a collection.
+//!
+//! Not here: the content of a document.
 
 use bullpen_core::ids::Revision;
 use bullpen_core::ports::{Document, Ledger};

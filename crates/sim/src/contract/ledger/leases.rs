@@ -1,4 +1,6 @@
 //! Leases: one holder, and a fencing token that only rises.
+//!
+//! Not here: when a holder renews its lease.
 
 use bullpen_core::ids::{HolderId, LeaseName};
 use bullpen_core::lease::Lease;

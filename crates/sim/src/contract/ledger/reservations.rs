@@ -1,4 +1,6 @@
 //! Reservations: each machine counts once under every ceiling, from the intent to the burial.
+//!
+//! Not here: choosing the ceilings.
 
 use bullpen_core::creation::{Ceiling, Intent, Scope};
 use bullpen_core::ids::{ClassName, PoolName};
@@ -274,7 +276,7 @@ async fn held(ledger: &impl Ledger) -> [u32; 6] {
 
 /// A machine counts under its stack, its class and its pool, from its reservation until it is
 /// buried or given back; recording it changes nothing.
-pub async fn scopes_say_what_counts_under_them<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn scopes_report_the_machines_under_them<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     assert_eq!(held(ledger).await, [0; 6]);
     assert_eq!(answered(ledger.used(&[]).await), [0; 0]);

@@ -1,4 +1,6 @@
 //! Rows of jobs: conditional writes, and the listings in which workers find them.
+//!
+//! Not here: the content of a row.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ macro_rules! queues_contract {
                 a_received_message_is_hidden_and_comes_back,
                 a_deleted_message_does_not_come_back,
                 a_stale_receipt_changes_nothing,
-                a_deferred_message_comes_back_when_it_was_told_to,
+                a_deferred_message_comes_back_in_time,
                 a_worn_message_goes_to_the_dead_letters,
                 a_message_is_kept_for_its_retention,
                 ten_messages_go_in_one_call,

@@ -116,9 +116,7 @@ pub async fn a_stale_receipt_changes_nothing<H: Harness<Port: Queues>>(harness: 
 }
 
 /// Deferring counts from now: for longer than the visibility, for less, or not at all.
-pub async fn a_deferred_message_comes_back_when_it_was_told_to<H: Harness<Port: Queues>>(
-    harness: H,
-) {
+pub async fn a_deferred_message_comes_back_in_time<H: Harness<Port: Queues>>(harness: H) {
     let queues = harness.port();
     ensure(queues).await;
     send(queues, &plain(&["one"])).await;
