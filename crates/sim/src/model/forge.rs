@@ -642,7 +642,7 @@ fn mint(state: &Mutex<ForgeState>, spec: &RunnerSpec) -> Result<Credential, Faul
 }
 
 impl ForgeModel {
-    /// Makes one call that costs so many points. GitHub refuses it during an outage, or when the
+    /// Makes one call that costs this many points. GitHub refuses it during an outage, or when the
     /// minute's points are spent.
     async fn ask<T: Send + 'static>(
         &self,
@@ -660,7 +660,7 @@ impl ForgeModel {
 }
 
 impl ForgeModel {
-    /// Whether GitHub accepts a call of so many points now.
+    /// Whether GitHub accepts a call of this many points now.
     pub(super) fn admits(&self, points: u32, wire: &Wire) -> Result<(), Fault> {
         self.state().admit(points, wire)
     }

@@ -283,7 +283,7 @@ impl JobForgeModel {
         locked(&self.state).jobs.get(&JobId::new(job)).map(|job| job.said.clone())
     }
 
-    /// Makes one call that costs so many points.
+    /// Makes one call that costs this many points.
     async fn call<T: Send + 'static>(
         &self,
         points: u32,

@@ -135,7 +135,7 @@ pub async fn a_deferred_message_comes_back_in_time<H: Harness<Port: Queues>>(har
     answered(queues.delete(&name(), &[last.receipt]).await);
 }
 
-/// After so many receives without a deletion a message is in the dead-letter queue.
+/// After its maximum of receives without a deletion a message is in the dead-letter queue.
 pub async fn a_worn_message_goes_to_the_dead_letters<H: Harness<Port: Queues>>(harness: H) {
     with_dead_letters(harness.port(), QueueKind::Standard, 3).await;
     send(harness.port(), &plain(&["poison"])).await;

@@ -35,7 +35,7 @@ pub(super) const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 /// The cloud's messages to one boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum BootSignal {
-    /// The boot goes on.
+    /// The boot has not ended.
     Running,
     /// The cloud will take the machine away soon.
     Notice,
