@@ -21,7 +21,7 @@ use super::script::{BURSTS, DemoJob, ExpectedEnd};
 use crate::demo::REPOSITORY;
 use crate::demo::work::{CHECKSUM, JOB};
 use crate::explain;
-use crate::pools::{self, Shown};
+use crate::pools::{self, PoolSummary};
 use crate::render;
 use crate::runtime::Runtime;
 use crate::workflow::Failure;
@@ -85,7 +85,7 @@ pub(super) struct ServiceOutcome {
     /// How long after the last job they had it again.
     pub(super) refilled: Duration,
     /// What they were like then.
-    pub(super) pools: Vec<Shown>,
+    pub(super) pools: Vec<PoolSummary>,
 }
 
 /// All bursts, and a look at what they leave.
@@ -127,18 +127,18 @@ pub(super) async fn play(stage: &ServiceStage<'_>) -> Result<ServiceOutcome, Fai
 }
 
 /// Waits until every pool has what it is to keep, and tells how it goes on.
-async fn full(stage: &ServiceStage<'_>) -> Result<Vec<Shown>, Failure> {
+async fn full(stage: &ServiceStage<'_>) -> Result<Vec<PoolSummary>, Failure> {
     let mut said: BTreeMap<PoolName, String> = BTreeMap::new();
     loop {
-        let pools = pools::look(&stage.runtime.stack, Some(&stage.pools)).await;
-        let pools = pools.map_err(|fault| Failure::of("could not look at the pools", &fault))?;
+        let pools = pools::pool_summaries(&stage.runtime.stack, Some(&stage.pools)).await;
+        let pools = pools.map_err(|fault| Failure::of("could not read the pools", &fault))?;
         for pool in &pools {
             let has = pool.machines();
             if said.insert(pool.name.clone(), has.clone()).as_ref() != Some(&has) {
                 say(stage, pool.name.as_str(), &has);
             }
         }
-        if pools.iter().all(Shown::is_full) {
+        if pools.iter().all(PoolSummary::is_full) {
             return Ok(pools);
         }
         stage.clock.sleep(LOOK_AT_POOLS).await;
@@ -146,7 +146,7 @@ async fn full(stage: &ServiceStage<'_>) -> Result<Vec<Shown>, Failure> {
 }
 
 /// What `bullpen pools` would show.
-fn told(stage: &ServiceStage<'_>, pools: &[Shown]) -> String {
+fn told(stage: &ServiceStage<'_>, pools: &[PoolSummary]) -> String {
     let now = stage.runtime.stack.now();
     pools.iter().fold(String::new(), |told, pool| told + "\n" + &pool.text(now))
 }

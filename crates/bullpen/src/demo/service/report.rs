@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::play::{JobOutcome, ServiceOutcome};
 use super::script::{BURSTS, ExpectedEnd};
-use crate::pools::Shown;
+use crate::pools::PoolSummary;
 
 /// How a job came to its runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -251,7 +251,7 @@ impl ServiceReport {
             "tiers": tiers,
             "filled_ms": u64::try_from(self.played.filled.as_millis()).unwrap_or(u64::MAX),
             "refilled_ms": u64::try_from(self.played.refilled.as_millis()).unwrap_or(u64::MAX),
-            "pools": self.played.pools.iter().map(Shown::json).collect::<Vec<_>>(),
+            "pools": self.played.pools.iter().map(PoolSummary::json).collect::<Vec<_>>(),
             "pretended_boot_ms": u64::try_from(self.boot.as_millis()).unwrap_or(u64::MAX),
             "webhooks": self.played.webhooks.len(),
             "notices": self.played.notices.len(),
