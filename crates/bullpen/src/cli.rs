@@ -29,18 +29,19 @@ enum Command {
     /// Show the main job on this machine, without an account anywhere
     ///
     /// A service keeps two standby pools, and a stand-in for GitHub sends it twenty jobs in bursts.
-    /// Agents and jobs are real, and the demo removes its state at the end. With --workflow it plays
-    /// three workflow runs without a service: a cold run, a warm run, and a run with two requests at
-    /// once. Exits with 0 if nothing went wrong, and with 130 or 143 if it was interrupted.
+    /// Agents and jobs are real, and the demo removes its state at the end. With --workflow it
+    /// plays three workflow runs without a service: a cold run, a warm run, and a run with two
+    /// requests at once. Exits with 0 if nothing went wrong, and with 130 or 143 if it was
+    /// interrupted.
     Demo(demo::DemoArgs),
     /// Read labels as the service would
     #[command(subcommand)]
     Labels(LabelsCommand),
     /// Show standby pools, plan them, and give them orders
     ///
-    /// Without a subcommand it shows each pool's target, its machines, the notes of its plan and its
-    /// last actions. The configuration has the same source as in `serve`; without one the command
-    /// shows the pools in the ledger.
+    /// Without a subcommand it shows each pool's target, its machines, the notes of its plan and
+    /// its last actions. The configuration has the same source as in `serve`; without one the
+    /// command shows the pools in the ledger.
     Pools(Box<pools::PoolsArgs>),
     /// Check runs-on.yml and bullpen.toml
     ///
@@ -49,16 +50,17 @@ enum Command {
     Lint(lint::LintArgs),
     /// Receive GitHub's webhooks and give every job a runner, until a signal ends the service
     ///
-    /// Prints one line of JSON with its addresses when it listens. On SIGTERM or SIGINT it starts no
-    /// new work, finishes its open work or hands it back, and exits with 143 or 130. Exits with 64 if
-    /// an option or a file is wrong, and with 1 or 69 if it could not start.
+    /// Prints one line of JSON with its addresses when it listens. On SIGTERM or SIGINT it starts
+    /// no new work, finishes its open work or hands it back, and exits with 143 or 130. Exits with
+    /// 64 if an option or a file is wrong, and with 1 or 69 if it could not start.
     Serve(Box<serve::ServeArgs>),
     /// Get machines for a workflow, and the label for its jobs
     ///
     /// Every option can be given as a variable too: --instance-count as INPUT_INSTANCE-COUNT or
-    /// `INPUT_INSTANCE_COUNT`. Exits with 0 if all machines are ready, with 75 if there is no capacity
-    /// for them now, with 69 if GitHub does not answer, with 130 or 143 if it was cancelled, with 64
-    /// if an option is wrong, and with 1 otherwise. Unless it exits with 0, it gives all machines back.
+    /// `INPUT_INSTANCE_COUNT`. Exits with 0 if all machines are ready, with 75 if there is no
+    /// capacity for them now, with 69 if GitHub does not answer, with 130 or 143 if it was
+    /// cancelled, with 64 if an option is wrong, and with 1 otherwise. Unless it exits with 0, it
+    /// gives all machines back.
     Provision(Box<ProvisionArgs>),
     /// Give the machines of a request, or of a whole run attempt, back
     ///
@@ -78,8 +80,8 @@ enum Command {
     Destroy(Box<workflow::DestroyArgs>),
     /// Print a policy for AWS, as JSON for IAM
     ///
-    /// A policy for the control plane, a workflow's steps or instances, with the permissions that they
-    /// need in this stack and no more. The command makes no call to AWS.
+    /// A policy for the control plane, a workflow's steps or instances, with the permissions that
+    /// they need in this stack and no more. The command makes no call to AWS.
     #[cfg(feature = "aws")]
     Policies(Box<policies::PoliciesArgs>),
     /// Inspect the ledger
@@ -87,8 +89,8 @@ enum Command {
     Ledger(LedgerCommand),
     /// Show why a job waited, where it is, and what happens next
     ///
-    /// Reads the ledger only, whether or not the service runs. Exits with 1 if the ledger does not have
-    /// the job, and with 64 if the argument is not a job.
+    /// Reads the ledger only, whether or not the service runs. Exits with 1 if the ledger does not
+    /// have the job, and with 64 if the argument is not a job.
     Explain(explain::ExplainArgs),
     /// Run simulated worlds
     #[command(subcommand)]
@@ -100,9 +102,10 @@ enum Command {
     Agent(agent::AgentArgs),
     /// Run a stand-in for GitHub on this machine, to try Bullpen out
     ///
-    /// Prints one line of JSON with its token and its address, which takes the place of GitHub's API
-    /// address, and runs until it is interrupted. With the token one can run scripts on this machine:
-    /// it is new at each start, every request needs it, and the stand-in listens on loopback only.
+    /// Prints one line of JSON with its token and its address, which takes the place of GitHub's
+    /// API address, and runs until it is interrupted. With the token one can run scripts on this
+    /// machine: it is new at each start, every request needs it, and the stand-in listens on
+    /// loopback only.
     StandIn(stand_in::StandInArgs),
     /// Run the stand-in's runner program in this directory, with the official program's arguments
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]

@@ -1,4 +1,5 @@
-//! The `bullpen` command: parses arguments, builds a runtime, runs a subcommand and prints its result.
+//! The `bullpen` command: parses arguments, builds a runtime, runs a subcommand and prints its
+//! result.
 //!
 //! This crate reads arguments, environment and files, and constructs the wall clock and the entropy
 //! that it gives to the other crates.

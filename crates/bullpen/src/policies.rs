@@ -1,7 +1,7 @@
 //! `bullpen policies`: prints a policy as JSON for IAM.
 //!
-//! It makes no call to AWS: the policy follows from `bullpen.toml`, from the addresses of scripts in
-//! `runs-on.yml`, and from the arguments.
+//! It makes no call to AWS: the policy follows from `bullpen.toml`, from the addresses of scripts
+//! in `runs-on.yml`, and from the arguments.
 //!
 //! Not here: the policies (`bullpen_aws::policy`).
 

@@ -31,8 +31,8 @@ pub(crate) struct PoolsArgs {
 enum PoolsCommand {
     /// Show what the service would do now, without doing it
     ///
-    /// Exits with 0 if there is nothing to do, with 10 if there is, and with 64 if the pool does not
-    /// exist or there is no configuration.
+    /// Exits with 0 if there is nothing to do, with 10 if there is, and with 64 if the pool does
+    /// not exist or there is no configuration.
     Plan(Box<plan::PlanArgs>),
     /// Leave a pool as it is: the service launches, stops and ends no machine of it
     Pause(Box<order::OrderArgs>),

@@ -1,5 +1,5 @@
-//! `bullpen sim run`: runs seeds in parallel with progress, and prints for every failure the command
-//! that repeats it; or runs one scenario from a file ([`scenario`]).
+//! `bullpen sim run`: runs seeds in parallel with progress, and prints for every failure the
+//! command that repeats it; or runs one scenario from a file ([`scenario`]).
 //!
 //! Not here: the simulator (`bullpen-sim`).
 

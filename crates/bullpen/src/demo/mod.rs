@@ -1,7 +1,7 @@
 //! `bullpen demo`: shows the service or workflow runs on this machine, with real agents and jobs.
 //!
-//! GitHub is the stand-in in this process, and the state is a new directory; the demo removes both at
-//! the end. Of the environment it reads only the search path and the temporary directory.
+//! GitHub is the stand-in in this process, and the state is a new directory; the demo removes both
+//! at the end. Of the environment it reads only the search path and the temporary directory.
 //!
 //! Not here: the service and its jobs (`service`), or workflow runs without a service (`workflow`).
 
@@ -34,8 +34,8 @@ const REPOSITORY: &str = "acme/app";
 /// The configuration files, as a user would write them.
 const RUNS_ON: &str = "runs-on.yml";
 const BULLPEN: &str = "bullpen.toml";
-/// The longest temporary directory: sockets lie in the state, and a socket's path has at most about a
-/// hundred bytes.
+/// The longest temporary directory: sockets lie in the state, and a socket's path has at most about
+/// a hundred bytes.
 const TEMPORARY_BYTES_MAX: usize = 32;
 
 /// The demo to show, and the output.

@@ -1,5 +1,5 @@
-//! Refuses arguments with secrets, before any other check, and never prints their values: every user
-//! of a machine can read the arguments of every process.
+//! Refuses arguments with secrets, before any other check, and never prints their values: every
+//! user of a machine can read the arguments of every process.
 //!
 //! Not here: a key in place of a path (`github`).
 

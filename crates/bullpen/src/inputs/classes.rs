@@ -1,7 +1,7 @@
 //! The class table as JSON, and a request's choice of a class.
 //!
-//! The named classes are the runners of `runs-on.yml` and the classes of the table; without both, the
-//! seven default classes. A runner of the file wins over a class of the same name.
+//! The named classes are the runners of `runs-on.yml` and the classes of the table; without both,
+//! the seven default classes. A runner of the file wins over a class of the same name.
 //!
 //! Not here: the classes of labels (`bullpen_core::labels::class`).
 
@@ -70,8 +70,8 @@ pub(crate) struct Machine {
 }
 
 impl MachineChoice {
-    /// Resolves the choice among the classes of `runs-on.yml` and the table. The runner and then the
-    /// defaults fill in what the request leaves open.
+    /// Resolves the choice among the classes of `runs-on.yml` and the table. The runner and then
+    /// the defaults fill in what the request leaves open.
     pub(crate) fn machine(&self, config: Option<&Config>) -> Result<Machine, UsageError> {
         let wanted = ClassName::new(self.class.as_ref().map_or(DEFAULT_CLASS, Given::word));
         let runner = config.and_then(|config| Some((config, config.runners.get(&wanted)?)));
@@ -210,8 +210,8 @@ fn shown_json(value: &Value) -> String {
     }
 }
 
-/// An object's members in their order, with repeated names: JSON allows them, and `serde_json`'s map
-/// keeps only the last.
+/// An object's members in their order, with repeated names: JSON allows them, and `serde_json`'s
+/// map keeps only the last.
 struct Pairs(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Pairs {

@@ -1,5 +1,5 @@
-//! The inputs of every workflow command: the state directory, the configuration files, the engine and
-//! the fleet.
+//! The inputs of every workflow command: the state directory, the configuration files, the engine
+//! and the fleet.
 //!
 //! Not here: the inputs about GitHub (`github`), or opening the files (`files`).
 
@@ -192,7 +192,8 @@ fn state(reader: Reader<'_>, flag: Option<&String>) -> Result<PathBuf, UsageErro
     })
 }
 
-/// The given value, or the first one of this build. The error for a value of another build says so.
+/// The given value, or by default the first value of this build. A value that only other builds
+/// have gets an error of its own.
 fn built<T: Copy>(
     given: Option<&Given>,
     built: &[(&str, T)],

@@ -1,7 +1,7 @@
 //! The inputs about GitHub: the repository or organisation, GitHub's addresses, and the credential.
 //!
-//! The workflow's own `GITHUB_TOKEN` cannot register a runner. It is kept apart, to read runs, and is
-//! never a credential.
+//! The workflow's own `GITHUB_TOKEN` cannot register a runner. It is kept apart, to read runs, and
+//! is never a credential.
 //!
 //! Not here: calls to GitHub (`bullpen-github`).
 
@@ -40,7 +40,8 @@ pub(crate) struct GithubArgs {
     /// A file with a personal access token; pass the token itself as INPUT_GITHUB-TOKEN
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     pub(crate) github_token_file: Option<String>,
-    /// The token of a caller in this process. It has no flag, because other users can read arguments.
+    /// The token of a caller in this process. It has no flag, because other users can read
+    /// arguments.
     #[arg(skip)]
     pub(crate) github_token: Option<Secret>,
     /// The id of a GitHub App, with --app-key

@@ -57,8 +57,8 @@ pub(crate) struct IdentityArgs {
     /// The run attempt, RUN.ATTEMPT [default: the workflow's, or local.1]
     #[arg(long, value_name = "RUN.ATTEMPT", allow_hyphen_values = true)]
     pub(crate) run_id: Option<String>,
-    /// The request's name, unique in its run: letters, digits, `_` and `-` [default: the job and the
-    /// step]
+    /// The request's name, unique in its run: letters, digits, `_` and `-` [default: the job and
+    /// the step]
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(crate) name: Option<String>,
 }
@@ -106,8 +106,8 @@ pub(crate) fn current_run(reader: Reader<'_>) -> Result<RunAttempt, UsageError> 
         .ok_or_else(|| culprit.refuse("a value of GitHub's; a run id and its attempt are numbers"))
 }
 
-/// The name from the workflow's variables: the job and the step, which are unique in a run except in a
-/// matrix. Illegal characters become `-`.
+/// The name from the workflow's variables: the job and the step, which are unique in a run except
+/// in a matrix. Illegal characters become `-`.
 pub(crate) fn step_name(reader: Reader<'_>) -> Result<Option<String>, UsageError> {
     let words = ["GITHUB_JOB", "GITHUB_ACTION"].map(|variable| reader.variable(variable));
     let words: Vec<Given> = words.into_iter().flatten().collect();
@@ -138,8 +138,8 @@ fn part(text: &str) -> Option<String> {
     legal.then(|| text.to_ascii_lowercase())
 }
 
-/// A run has no hyphens. So a label, `warm-4711.1.build`, is not a request's id: `release` of a label
-/// would find no request, and succeed.
+/// A run has no hyphens. So a label, `warm-4711.1.build`, is not a request's id: `release` of a
+/// label would find no request, and succeed.
 fn run_part(text: &str) -> Option<String> {
     part(text).filter(|run| run.chars().all(|c| c.is_ascii_alphanumeric()))
 }

@@ -57,8 +57,8 @@ impl fmt::Display for UsageError {
     }
 }
 
-/// Reads the environment, once per command. Bytes that are not UTF-8 are replaced: no valid input has
-/// them, and an error can show the rest.
+/// Reads the environment, once per command. Bytes that are not UTF-8 are replaced: no valid input
+/// has them, and an error can show the rest.
 pub(crate) fn environment() -> Environment {
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()

@@ -1,5 +1,5 @@
-//! Reads the origin of the workflow run's code from the variables and the event that GitHub gives to
-//! its steps.
+//! Reads the origin of the workflow run's code from the variables and the event that GitHub gives
+//! to its steps.
 //!
 //! Only a workflow of the repository itself has the credential, so GitHub has set its variables.
 //!

@@ -65,7 +65,8 @@ impl Provisioned {
     /// The step's summary: a short table.
     fn summary(&self) -> String {
         let mut text = String::from("### Bullpen\n\n| | |\n|---|---|\n");
-        // All readers of the repository can read a summary, and only the run's jobs may have the label.
+        // All readers of the repository can read a summary, and only the run's jobs may have the
+        // label.
         for (name, value) in self.pairs().into_iter().filter(|(name, _)| *name != "label") {
             let value = value.replace('|', "\\|").replace(['\n', '\r'], " ");
             let _ = writeln!(text, "| {name} | `{value}` |");
@@ -113,7 +114,8 @@ fn append(path: Option<&Path>, text: &str) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(path)?.write_all(text.as_bytes())
 }
 
-/// Formats values as `name<<delimiter` blocks, each with a delimiter that its value does not contain.
+/// Formats values as `name<<delimiter` blocks, each with a delimiter that its value does not
+/// contain.
 fn blocks(pairs: &[(&str, String)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {

@@ -91,7 +91,8 @@ pub(crate) struct ProvisionInputs {
 }
 
 impl ProvisionInputs {
-    /// Reads the inputs. `fresh` is the request's name if neither the user nor a workflow gives one.
+    /// Reads the inputs. `fresh` is the request's name if neither the user nor a workflow gives
+    /// one.
     pub(crate) fn read(
         args: &ProvisionArgs,
         environment: &Environment,

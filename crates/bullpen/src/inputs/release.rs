@@ -37,8 +37,9 @@ pub(crate) struct ReleaseInputs {
 }
 
 impl ReleaseInputs {
-    /// Reads the inputs. Without an id or a name the target is the whole run attempt; with one it is
-    /// that request alone, so that two requests of a run do not release each other's machines (D32).
+    /// Reads the inputs. Without an id or a name the target is the whole run attempt; with one it
+    /// is that request alone, so that two requests of a run do not release each other's machines
+    /// (D32).
     pub(crate) fn read(args: &ReleaseArgs, environment: &Environment) -> Result<Self, UsageError> {
         let reader = Reader::new(environment);
         let common = CommonInputs::read(&args.common, environment)?;

@@ -1,4 +1,5 @@
-//! Parsers for the values of inputs: numbers, durations, choices, texts, paths, patterns, addresses.
+//! Parsers for the values of inputs: numbers, durations, choices, texts, paths, patterns,
+//! addresses.
 //!
 //! Each parser returns the value, or an error with the legal values.
 //!
@@ -106,14 +107,14 @@ pub(crate) fn patterns(given: &Given) -> Result<Vec<TypePattern>, UsageError> {
     let legal = |c: char| c.is_ascii_alphanumeric() || ['.', '-', '*'].contains(&c);
     let plain = words.iter().all(|word| word.chars().all(legal));
     if words.is_empty() || !plain || words.len() > PATTERNS_MAX {
-        let legal = "a list of machine types such as `c* m6i.large`, with * for anything";
+        let legal = "a list of machine types such as `c* m6i.large`, with * as a wildcard";
         return Err(given.refuse(legal));
     }
     Ok(words.into_iter().map(TypePattern::new).collect())
 }
 
-/// An address of an HTTP server, without a slash at its end. The command sends a token there, so the
-/// address must be `https` or loopback.
+/// An address of an HTTP server, without a slash at its end. The command sends a token there, so
+/// the address must be `https` or loopback.
 pub(crate) fn address(given: &Given) -> Result<String, UsageError> {
     let text = given.word().trim_end_matches('/');
     let legal = |c: char| c.is_ascii_alphanumeric() || "-._~:/[]".contains(c);

@@ -1,4 +1,5 @@
-//! `bullpen labels parse --policy FILE`: decides whether a stack serves the labels, and by which rule.
+//! `bullpen labels parse --policy FILE`: decides whether a stack serves the labels, and by which
+//! rule.
 //!
 //! Not here: the rules (`bullpen_core::labels::policy`, `bullpen_core::labels::ownership`).
 
@@ -86,14 +87,16 @@ impl Permission {
     }
 }
 
-/// The run that the labels may name: the given id, else the number at the beginning of their own id.
+/// The run that the labels may name: the given id, else the number at the beginning of their own
+/// id.
 fn run(spec: &LabelSpec, given: Option<&str>) -> RunAttempt {
     let named = spec.id.as_deref().unwrap_or_default();
     let digits = named.bytes().take_while(u8::is_ascii_digit).count();
     RunAttempt::new(format!("{}.1", given.unwrap_or(&named[..digits])))
 }
 
-/// The pool or class that serves the job, or the reasons of a refusal; `None` if the job is not ours.
+/// The pool or class that serves the job, or the reasons of a refusal; `None` if the job is not
+/// ours.
 fn goes(
     labels: &[String],
     spec: &LabelSpec,

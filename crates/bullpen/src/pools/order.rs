@@ -1,7 +1,7 @@
 //! `bullpen pools pause`, `resume` and `drain`: stores an operator's order and shows its effect.
 //!
-//! The pool's journal stores the order, and the replica that keeps the pool obeys it. An order needs
-//! no valid configuration: a pool with a journal takes orders while its file is unreadable.
+//! The pool's journal stores the order, and the replica that keeps the pool obeys it. An order
+//! needs no valid configuration: a pool with a journal takes orders while its file is unreadable.
 //!
 //! Not here: obeying the order (`bullpen serve`).
 
@@ -85,7 +85,7 @@ impl PoolsCommand for GiveOrder<'_> {
     }
 }
 
-/// The number of its machines that are in use, and of those that are not.
+/// The number of its machines in use, and the number of its other machines.
 async fn machines<P: Ports>(
     stack: &Stack<P>,
     configured: &Blueprints,

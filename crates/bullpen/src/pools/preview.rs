@@ -1,4 +1,5 @@
-//! `bullpen pools preview`: the targets of pools at an instant, or their changes between two instants.
+//! `bullpen pools preview`: the targets of pools at an instant, or their changes between two
+//! instants.
 //!
 //! Not here: reading and evaluating schedules (`bullpen_core::schedule`).
 

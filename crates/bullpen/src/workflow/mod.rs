@@ -1,7 +1,7 @@
 //! The workflow commands: `provision`, `release`, `refresh`, `status`, `destroy`, `ledger verify`.
 //!
-//! Each command reads its inputs and the files that they name, builds a runtime, calls the engine and
-//! prints the result: data to stdout, messages to stderr, one exit code.
+//! Each command reads its inputs and the files that they name, builds a runtime, calls the engine
+//! and prints the result: data to stdout, messages to stderr, one exit code.
 //!
 //! Not here: valid inputs (`inputs`), building (`runtime`), the use cases (`bullpen-engine`).
 

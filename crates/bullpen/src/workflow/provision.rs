@@ -119,8 +119,8 @@ pub(crate) fn request<P: Ports>(
     })
 }
 
-/// The runner group that is configured for the workflow's repository, else for the class, else for all
-/// repositories.
+/// The runner group that is configured for the workflow's repository, else for the class, else for
+/// all repositories.
 fn group<'c>(
     scope: Option<&Scope>,
     workflow: Option<&str>,

@@ -73,7 +73,7 @@ impl Command for RefreshCommand<'_> {
         };
         let mut reports = Vec::new();
         if self.inputs.common.stack.engine != Engine::Embedded {
-            reports.push(StepReport { step: "tables", outcome: Ok(runtime.made) });
+            reports.push(StepReport { step: "tables", outcome: Ok(runtime.created) });
         }
         reports.extend(steps);
         Ok(report(self.inputs, &reports, &notes))

@@ -1,7 +1,7 @@
 //! `bullpen demo`: shows the service on this machine with twenty jobs in bursts.
 //!
-//! The stand-in for GitHub sends signed webhooks over HTTP to the service, which runs in this process
-//! as in `bullpen serve`.
+//! The stand-in for GitHub sends signed webhooks over HTTP to the service, which runs in this
+//! process as in `bullpen serve`.
 //!
 //! Not here: the jobs (`script`), running them (`play`), or judging and printing (`report`).
 
@@ -34,7 +34,8 @@ use play::ServiceDemo;
 use report::ServiceReport;
 pub(super) use script::{CONFIGURATION, STACK};
 
-/// The time limit until the pools are full again after the last job. A good demo takes a quarter of it.
+/// The time limit until the pools are full again after the last job. A good demo takes a quarter of
+/// it.
 const WITHIN: Duration = Duration::from_secs(100);
 /// How long the service may drain; after that the demo ends its machines.
 const DRAINS_WITHIN: Duration = Duration::from_secs(5);

@@ -4,8 +4,8 @@
 
 use bullpen_core::job::MachineSource;
 
-/// The configuration: a class whose machines serve one job after another, a pool with two hot machines,
-/// and a pool with two stopped machines.
+/// The configuration: a class whose machines serve one job after another, a pool with two hot
+/// machines, and a pool with two stopped machines.
 pub(crate) const CONFIGURATION: &str = "\
 runners:
   small: {cpu: 2, ram: 4}
@@ -24,8 +24,8 @@ x-bullpen:
     small: {reuse: true}
 ";
 
-/// The numbers of the stack. They are small, so that the demo is short, which is safe on one host with
-/// one clock and without late calls.
+/// The numbers of the stack. They are small, so that the demo is short, which is safe on one host
+/// with one clock and without late calls.
 pub(crate) const STACK: &str = "\
 [limits]
 converge = \"2s\"

@@ -42,8 +42,8 @@ pub(super) struct Run {
 const COLD: Tiers = Tiers { reused: 0, started: 0, created: 4 };
 const WARM: Tiers = Tiers { reused: 4, started: 0, created: 0 };
 
-/// The runs, one after another. The requests of the last run read the same queue: the request for spot
-/// machines, which are not idle, must not cost the other request an idle machine.
+/// The runs, one after another. The requests of the last run read the same queue: the request for
+/// spot machines, which are not idle, must not cost the other request an idle machine.
 pub(super) const RUNS: [Run; 3] = [
     Run {
         name: "cold",

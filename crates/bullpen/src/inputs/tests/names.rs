@@ -1,5 +1,5 @@
-//! Tests that every flag is an input, and that `action.yml` and its page have exactly the inputs and
-//! outputs of the command.
+//! Tests that every flag is an input, and that `action.yml` and its page have exactly the inputs
+//! and outputs of the command.
 //!
 //! Not here: running the action (`tests/action.rs`).
 
@@ -12,7 +12,8 @@ const ACTION: &str = include_str!("../../../../../action.yml");
 const PAGE: &str = include_str!("../../../../../docs/action.md");
 /// Inputs that only the action has.
 const OF_THE_ACTION: [&str; 2] = ["mode", "bullpen-path"];
-/// Flags that the action lacks: a step has outputs in place of `json`, and `count` is a second name.
+/// Flags that the action lacks: a step has outputs in place of `json`, and `count` is a second
+/// name.
 const NOT_OF_THE_ACTION: [&str; 2] = ["json", "count"];
 
 /// Inputs without a flag, because every user of a machine can read arguments.

@@ -52,7 +52,7 @@ fn d32_two_steps_of_one_run_have_two_requests_and_two_labels() {
     assert_eq!(request(&[], WORKFLOW), "4711.2.provision-__self");
     assert_eq!(request(&[], &other), "4711.2.provision-__self_2");
     assert_eq!(request(&["--name", "Spot_x64"], WORKFLOW), "4711.2.spot_x64");
-    // GitHub does not tell labels apart by case; neither do names.
+    // GitHub ignores the case of labels, so names ignore it too.
     assert_eq!(request(&["--name", "spot_X64"], WORKFLOW), "4711.2.spot_x64");
 }
 

@@ -62,8 +62,8 @@ fn wrong_versions_and_scripts_are_refused() {
 
 #[test]
 fn classes_of_equal_vcpu_or_of_less_memory_are_legal() {
-    // An older rule wanted different vCPUs and growing memory, and so refused 4 vCPU with 8 and with
-    // 32 GiB in one table.
+    // An older rule wanted different vCPUs and growing memory, and so refused 4 vCPU with 8 and
+    // with 32 GiB in one table.
     let json = r#"{"lean":{"cpu":4,"mmem":8192},"rich":{"cpu":"4","mmem":"32768"},"odd":{"cpu":8,"mmem":4096}}"#;
     let expected = [("lean", 4, 8_192), ("rich", 4, 32_768), ("odd", 8, 4_096)];
     let expected: Vec<_> = expected.map(|(name, c, m)| (name.to_owned(), c, m)).into();

@@ -1,7 +1,9 @@
-//! Destroys a stack at AWS: its machines, launch templates, queues and tables, and no other stack's.
+//! Destroys a stack at AWS: its machines, launch templates, queues and tables, and no other
+//! stack's.
 //!
-//! It finds machines and templates by the stack's tag, tables by their whole names, and queues by the
-//! ledger's list. It never searches by the beginning of a name, because `prod` begins `prod-2` too.
+//! It finds machines and templates by the stack's tag, tables by their whole names, and queues by
+//! the ledger's list. It never searches by the beginning of a name, because `prod` begins `prod-2`
+//! too.
 //!
 //! Not here: ending machines (`bullpen_engine::destroy`).
 
@@ -36,8 +38,8 @@ pub(super) fn would(inputs: &StackInputs, name: &str) -> String {
     )
 }
 
-/// Destroys a stack at AWS: its machines first and its tables last, so that an interrupted command can
-/// run again. A missing part is no error.
+/// Destroys a stack at AWS: its machines first and its tables last, so that an interrupted command
+/// can run again. A missing part is no error.
 pub(super) async fn destroy(plan: &RuntimePlan<'_>) -> Result<Destroyed, Failure> {
     let stack = &plan.common.stack;
     if !stack.is_on_this_machine() {
