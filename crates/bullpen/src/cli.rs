@@ -103,8 +103,8 @@ enum Command {
     /// Run a stand-in for GitHub on this machine, to try Bullpen out
     ///
     /// Prints one line of JSON with its token and its address, which takes the place of GitHub's
-    /// API address, and runs until it is interrupted. With the token one can run scripts on this
-    /// machine: it is new at each start, every request needs it, and the stand-in listens on
+    /// API address, and runs until it is interrupted. The token allows scripts to run on this
+    /// machine. So it is new at each start, every request needs it, and the stand-in listens on
     /// loopback only.
     StandIn(stand_in::StandInArgs),
     /// Run the stand-in's runner program in this directory, with the official program's arguments

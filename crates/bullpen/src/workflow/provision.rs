@@ -158,8 +158,8 @@ fn require_runner_program(inputs: &ProvisionInputs) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// Refuses ephemeral runners without a lasting credential: the service replaces such runners after
-/// this step has ended.
+/// Refuses ephemeral runners without a lasting credential: each job uses up a runner, and only such
+/// a credential can register another after this step has ended.
 fn require_lasting_credential<P: Ports<Forge = GithubAccess>>(
     inputs: &ProvisionInputs,
     runtime: &Runtime<P>,

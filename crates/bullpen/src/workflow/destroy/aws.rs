@@ -2,8 +2,7 @@
 //! stack's.
 //!
 //! It finds machines and templates by the stack's tag, tables by their whole names, and queues by
-//! the ledger's list. It never searches by the beginning of a name, because `prod` begins `prod-2`
-//! too.
+//! the ledger's list. It never searches by a prefix, because `prod` is a prefix of `prod-2`.
 //!
 //! Not here: ending machines (`bullpen_engine::destroy`).
 
