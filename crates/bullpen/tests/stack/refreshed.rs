@@ -93,7 +93,7 @@ async fn what_is_missing_or_wrong_is_named() {
     let ran = account.run_with(&unbounded, "serve", &[("BULLPEN_CEILINGS_STACK", "7")]).await;
     assert!(!ran.talk.contains("[ceilings]"), "{ran:?}");
     let ran = account.run_with(&unbounded, "doctor", &[]).await;
-    assert!(ran.exits(1).data.contains("ceiling: nothing says how many machines"), "{ran:?}");
+    assert!(ran.exits(1).data.contains("ceiling: no ceiling for the stack"), "{ran:?}");
     account.run_with(&unbounded, "refresh --dry-run", &[]).await.exits(0);
     let ran = account.run("prod", "provision --fleet ec2 --engine embedded").await;
     assert!(ran.exits(64).talk.contains("instances cannot reach the files"), "{ran:?}");
