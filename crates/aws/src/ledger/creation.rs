@@ -1,13 +1,10 @@
-//! Intents, reservations and first records.
+//! Intents, reservations and first records. Not here: launching machines.
 //!
-//! Each scope has one counter of its machines. The transaction that stores an intent raises it; the
-//! one that stores a tombstone or closes an intent lowers it; a first record moves a machine from
-//! its intent and changes no counter. Every such write is conditional on a revision or on an
-//! absence, so a repeated write counts once. Every launch writes the stack's counter, which is far
-//! from too hot: an account launches a few machines a second, and DynamoDB takes hundreds of writes
-//! to one item.
-//!
-//! Not here: launching machines.
+//! Each scope has one counter of its machines: an intent raises it in the same transaction, a
+//! tombstone or a closed intent lowers it, a first record leaves it. Every such write is
+//! conditional on a revision or an absence, so a repeated write counts once. Every launch writes
+//! the stack's counter; an account launches a few machines a second, and DynamoDB takes hundreds of
+//! writes a second to one item.
 
 use aws_sdk_dynamodb::types::{
     Put, ReturnValuesOnConditionCheckFailure, TransactWriteItem, Update,

@@ -5,8 +5,7 @@
 //! directories neither miss an item nor list too much, and a claim costs one call. DynamoDB deletes
 //! items some time after their `forget_at`.
 //!
-//! Not here: whether an event moves a record (`Record::on`), or creating the table
-//! ([`crate::setup`]).
+//! Not here: transitions (`Record::on`), or creating the table ([`crate::setup`]).
 
 use std::sync::Arc;
 

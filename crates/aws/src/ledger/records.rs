@@ -2,11 +2,9 @@
 //!
 //! A claim is one `UpdateItem` without a read before it: its condition and its assignments repeat
 //! `Record::on`. The facts that a claim keeps from the idle record (the tier, the trust group that
-//! ran last) are therefore attributes of their own; the state document of a claimed record has
-//! none.
+//! ran last) are therefore attributes of their own, not parts of the claimed state's document.
 //!
-//! Not here: a machine's first record, which takes its reservation from an intent
-//! ([`super::creation`]).
+//! Not here: a machine's first record ([`super::creation`]).
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, ReturnValue, TransactWriteItem};
 use bullpen_core::ids::{ClassName, Generation, InstanceId, PoolName, Revision, TrustGroup};
