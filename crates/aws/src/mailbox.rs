@@ -5,8 +5,7 @@
 //! | `in#<key>` | `order_gen`, `order_step` (its rank), `assigned`, `order_doc`, `credential_doc` |
 //! | `out#<key>` | `beat_boot`, `beat_seq`, `beat_doc`; for each kind `gen_<kind>`, `signal_<kind>` |
 //!
-//! Each write is one `UpdateItem` without a read; its condition repeats the core's rule
-//! (`Inbox::accept`, `Beat::follows`). Not here: those rules.
+//! Each write is one conditional `UpdateItem`. Not here: the rules of `Inbox` and `Beat`.
 
 use std::sync::Arc;
 use std::time::Duration;
