@@ -118,7 +118,7 @@ impl World {
 }
 
 macro_rules! on_aws {
-    ($harness:ident, $port:ty, $weak:literal, $rounds:expr, $constructor:ident, |$config:ident, $on:ident| $make:expr) => {
+    ($harness:ident, $port:ty, $weak:literal, $rounds:expr, $new:ident, |$config:ident, $on:ident| $make:expr) => {
         pub(crate) struct $harness {
             port: $port,
             wire: $crate::wire::Wire,
@@ -142,7 +142,7 @@ macro_rules! on_aws {
 
             async fn fresh() -> Self {
                 let (world, wire) =
-                    ($crate::World::$constructor().await, $crate::wire::Wire::default());
+                    ($crate::World::$new().await, $crate::wire::Wire::default());
                 let config = world.account.config(Some(wire.clone())).await;
                 Self { port: Self::open(&config, &world), wire, world }
             }
