@@ -26,7 +26,7 @@ const PLAN_MARK: &str = "@plan@";
 const FETCH_MARK: &str = "@fetch@";
 const PAYLOAD_MARK: &str = "@payload@";
 
-/// What an instance does at its first boot.
+/// The parameters of an instance's first boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootPlan {
     /// When the watchdog powers the machine off, counted from each boot; in whole seconds.

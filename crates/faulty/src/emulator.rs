@@ -54,12 +54,12 @@ impl Ministack {
         Emulator::start(command, "/_ministack/health").map(Self)
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.0.address
     }
 
-    /// The endpoint to give a client.
+    /// The endpoint for a client.
     pub fn url(&self) -> String {
         format!("http://{}", self.0.address)
     }
@@ -88,12 +88,12 @@ impl DynamoDbLocal {
         Emulator::start(command, "/").map(|emulator| Some(Self(emulator)))
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.0.address
     }
 
-    /// The endpoint to give a client.
+    /// The endpoint for a client.
     pub fn url(&self) -> String {
         format!("http://{}", self.0.address)
     }
@@ -248,7 +248,7 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("600");
         let (address, scratch) = reserve().expect("a port");
-        Emulator::spawn(command, address, scratch).expect("it starts")
+        Emulator::spawn(command, address, scratch).expect("a process")
     }
 
     #[test]

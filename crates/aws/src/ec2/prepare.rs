@@ -1,5 +1,5 @@
-//! What `refresh` looks up and creates before any launch: the role's id, the subnets' zones, launch
-//! templates. It reports configuration errors in these.
+//! The facts and templates that `refresh` looks up and creates before any launch: the role's id,
+//! the subnets' zones, launch templates. It reports configuration errors in these.
 //!
 //! A service refreshes all the time and these facts rarely change, so one process asks for the same
 //! facts only every [`ASKED_EVERY`]. A launch notices a missing template by itself.

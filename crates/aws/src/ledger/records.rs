@@ -99,7 +99,7 @@ pub(super) async fn claim(table: &Table, write: &ClaimWrite) -> Result<Written<R
     const CLAIMABLE: &str =
         "v <= :v AND state_name = :idle AND gen = :seen AND idle_until > :too_close";
     const CLAIMED: &str = "SET state_name = :claimed, state_doc = :state, gen = :gen, \
-         rev = rev + :one, trust_before = if_not_exists(trust_now, :nobody), trust_now = :trust, \
+         rev = rev + :one, trust_before = if_not_exists(trust_now, :none), trust_now = :trust, \
          by_place = :place, by_due = :due REMOVE by_idle, idle_until";
     let state = State::Claimed {
         owner: write.owner.clone(),
@@ -124,7 +124,7 @@ pub(super) async fn claim(table: &Table, write: &ClaimWrite) -> Result<Written<R
         .expression_attribute_values(":state", json(&state))
         .expression_attribute_values(":gen", n(write.seen.next()))
         .expression_attribute_values(":one", n(1))
-        .expression_attribute_values(":nobody", AttributeValue::Null(true))
+        .expression_attribute_values(":none", AttributeValue::Null(true))
         .expression_attribute_values(":trust", s(write.trust.as_str()))
         .expression_attribute_values(":place", s(keys::place(&write.owner, &write.id)))
         .expression_attribute_values(":due", s(keys::timed(state.look_at(), &write.id)))

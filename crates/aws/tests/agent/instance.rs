@@ -98,7 +98,7 @@ impl TestInstance {
     pub(crate) fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         let text = text.replace("$1", &self.path("job.env").to_string_lossy());
-        fs::write(&path, text).expect("it can be written");
+        fs::write(&path, text).expect("a written file");
         path
     }
 
@@ -142,7 +142,7 @@ impl TestInstance {
     }
 
     async fn post(&self, order: Order) {
-        let written = self.mailbox.post(&MailboxKey::new(KEY), &order).await.expect("it answers");
+        let written = self.mailbox.post(&MailboxKey::new(KEY), &order).await.expect("an answer");
         assert!(matches!(written, Written::Won(_)), "{written:?}");
     }
 
@@ -151,7 +151,7 @@ impl TestInstance {
         let until = self.clock.monotonic() + WAIT_MAX;
         let mut report = Report::default();
         while self.clock.monotonic() < until {
-            let read = self.mailbox.reports(&[MailboxKey::new(KEY)]).await.expect("it answers");
+            let read = self.mailbox.reports(&[MailboxKey::new(KEY)]).await.expect("an answer");
             report = read.into_iter().find_map(ReportRead::report).unwrap_or_default();
             if let Some(found) = find(&report) {
                 return found;
@@ -167,15 +167,15 @@ impl TestInstance {
     }
 
     pub(crate) fn terminate(&self) {
-        let told = Command::new("kill").arg(self.agent.id().to_string()).status();
-        assert!(told.expect("it is there").success());
+        let status = Command::new("kill").arg(self.agent.id().to_string()).status();
+        assert!(status.expect("kill").success());
     }
 
     /// How the agent ended by itself, and all that it said.
     pub(crate) async fn end(&mut self) -> (ExitStatus, String) {
         let until = self.clock.monotonic() + WAIT_MAX;
         while self.clock.monotonic() < until {
-            if let Some(status) = self.agent.try_wait().expect("it is our child") {
+            if let Some(status) = self.agent.try_wait().expect("a child process") {
                 return (status, self.text("agent.log"));
             }
             self.clock.sleep(POLL_EVERY).await;
@@ -211,8 +211,8 @@ impl Drop for TestInstance {
 
 /// Writes an executable script.
 fn program(path: &Path, script: &str) {
-    fs::write(path, format!("#!/bin/sh\n{script}\n")).expect("it can be written");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::write(path, format!("#!/bin/sh\n{script}\n")).expect("a written file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("an executable file");
 }
 
 /// Writes the image's runner program, the user data, and stand-ins for systemd and the packet
@@ -232,7 +232,7 @@ fn lay_out(base: &Path, has_filter: bool) {
         program(&base.join("filter").join(name), &log_calls(name));
     }
     let data = user_data(base);
-    fs::write(base.join("machine").join(USER_DATA), data.to_text()).expect("it can be written");
+    fs::write(base.join("machine").join(USER_DATA), data.to_text()).expect("a written file");
 }
 
 fn user_data(base: &Path) -> UserData {
@@ -253,7 +253,7 @@ fn user_data(base: &Path) -> UserData {
 }
 
 fn start(base: &Path, dynamodb: &str, metadata: &Metadata) -> Child {
-    let log = fs::File::create(base.join("agent.log")).expect("it can be written");
+    let log = fs::File::create(base.join("agent.log")).expect("a log file");
     let path = format!("{}:/usr/bin:/bin", base.join("programs").display());
     Command::new(env!("CARGO_BIN_EXE_bullpen-agent-ec2"))
         .arg("--machine")
@@ -266,7 +266,7 @@ fn start(base: &Path, dynamodb: &str, metadata: &Metadata) -> Child {
         .env("AWS_ACCESS_KEY_ID", ACCOUNT)
         .env("AWS_SECRET_ACCESS_KEY", "not a secret")
         .stdin(Stdio::null())
-        .stdout(log.try_clone().expect("it is open"))
+        .stdout(log.try_clone().expect("a second handle"))
         .stderr(log)
         .spawn()
         .expect("cargo built it")

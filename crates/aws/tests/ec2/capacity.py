@@ -113,7 +113,7 @@ class Offer:
 
 @dataclass
 class Filling:
-    """What a fleet gets: the picked offers and the refused ones with their codes, by index."""
+    """The result of `fill`: the picked offers, and the refused offers with their codes, by index."""
 
     picked: list[int] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)

@@ -66,10 +66,10 @@ fn an_image_without_an_ami_in_the_settings_is_named() {
 /// A subnet of another network than the stack's security groups.
 async fn foreign_subnet(world: &World) -> String {
     let network = world.client.create_vpc().cidr_block("10.7.0.0/16").send().await.expect("a VPC");
-    let network = network.vpc().and_then(|vpc| vpc.vpc_id()).expect("it has an id");
+    let network = network.vpc().and_then(|vpc| vpc.vpc_id()).expect("an id");
     let subnet = world.client.create_subnet().vpc_id(network).cidr_block("10.7.1.0/24");
     let subnet = subnet.availability_zone("us-east-1c").send().await.expect("a subnet");
-    subnet.subnet().and_then(|subnet| subnet.subnet_id()).expect("it has an id").to_owned()
+    subnet.subnet().and_then(|subnet| subnet.subnet_id()).expect("an id").to_owned()
 }
 
 #[test]
