@@ -141,8 +141,7 @@ macro_rules! on_aws {
             }
 
             async fn fresh() -> Self {
-                let (world, wire) =
-                    ($crate::World::$new().await, $crate::wire::Wire::default());
+                let (world, wire) = ($crate::World::$new().await, $crate::wire::Wire::default());
                 let config = world.account.config(Some(wire.clone())).await;
                 Self { port: Self::open(&config, &world), wire, world }
             }

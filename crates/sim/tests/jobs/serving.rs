@@ -142,7 +142,7 @@ fn one_is_over_first(seed: u64) -> bool {
             sim.deliver(&fact).await;
         }
         let taken = Cell::new(false);
-        let takes = |fact: &JobFact| {
+        let is_delivered = |fact: &JobFact| {
             if let ReportedStatus::Completed { runner: Some(runner), .. } = &fact.said {
                 taken.set(taken.get() || runner.as_str() == "sim-8-0");
             }
@@ -150,7 +150,7 @@ fn one_is_over_first(seed: u64) -> bool {
         };
         let first = async || sim.is_settled("7").await;
         let within = Duration::from_secs(300);
-        let settled = sim.serve_until("serve", within, takes, first).await;
+        let settled = sim.serve_until("serve", within, is_delivered, first).await;
         assert!(settled && !sim.is_over("8"), "seed {seed}: {:?}", sim.row("7").await);
         let done = async || sim.is_settled("8").await;
         assert!(sim.serve_until("finish", LONG, |_| true, done).await, "{:?}", sim.row("8").await);
