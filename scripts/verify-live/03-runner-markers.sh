@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Entry: 3. What a runner program says when GitHub, and not the machine, is at fault
+# Entry: 3. A runner program's words when GitHub, and not the machine, is at fault
 # Does: Runs the official runner with a configuration whose runner was deleted, with one that is broken,
 #   behind a network that is blocked, and with one that is old; compares what it prints with the agent's
 #   markers.
