@@ -25,8 +25,8 @@ fn one(of: &BTreeSet<String>) -> String {
     of.first().cloned().expect("there is one")
 }
 
-/// A machine whose processes all died, and a stopped machine that is gone: the service replaces both,
-/// and the others stay.
+/// A machine whose processes all died, and a stopped machine that is gone: the service replaces
+/// both, and the others stay.
 #[tokio::test]
 async fn terminated_machines_are_replaced() {
     let stage = Stage::keeping(&file("", &[pool("ci", 2, 2)])).await;

@@ -33,8 +33,8 @@ const SAID: [&str; 4] = [
     "\"first\" never applies",
 ];
 
-/// The command and the service name each broken pool, the good ones reach their target, and a job of
-/// a broken pool waits until the file is corrected.
+/// The command and the service name each broken pool, the good ones reach their target, and a job
+/// of a broken pool waits until the file is corrected.
 #[tokio::test]
 async fn broken_pools_are_named_and_the_good_ones_are_kept() {
     let stage = Stage::keeping(BROKEN).await;

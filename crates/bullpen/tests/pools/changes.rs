@@ -1,4 +1,5 @@
-//! A file that changes: a pool's targets, the settings of its machines, and whether the pool exists.
+//! A file that changes: a pool's targets, the settings of its machines, and whether the pool
+//! exists.
 //!
 //! Not here: a file with errors (`broken`).
 

@@ -1,5 +1,5 @@
-//! Commands, agents and supervisors killed at sampled moments. `refresh`, or the same command again,
-//! cleans up what they left.
+//! Commands, agents and supervisors killed at sampled moments. `refresh`, or the same command
+//! again, cleans up what they left.
 //!
 //! Not here: cancelled commands (`cancelled`).
 

@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::stage::Stage;
 use crate::waiting::until;
 
-/// D1, D3, D7, D8, D11, D12, D15: messages that are lost, garbled, doubled, of another class, expired
-/// or of an old generation cost time and no machine.
+/// D1, D3, D7, D8, D11, D12, D15: messages that are lost, garbled, doubled, of another class,
+/// expired or of an old generation cost time and no machine.
 #[tokio::test]
 async fn every_idle_machine_is_found_in_spite_of_damaged_messages() {
     let stage = Stage::new().await;

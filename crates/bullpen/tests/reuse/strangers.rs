@@ -64,8 +64,8 @@ async fn a_job_that_guesses_a_requests_label_gets_no_runner() {
     release(&stage).await.exits(0);
 }
 
-/// GitHub shows the label of a queued job to all readers of the repository, so a stranger can know the
-/// whole label. None of the stranger's steps runs, and its machine is not used again.
+/// GitHub shows the label of a queued job to all readers of the repository, so a stranger can know
+/// the whole label. None of the stranger's steps runs, and its machine is not used again.
 #[tokio::test]
 async fn a_job_of_another_run_runs_no_step_and_its_machine_ends() {
     let stage = Stage::new().await;
@@ -122,8 +122,8 @@ async fn a_run_of_a_fork_gets_no_used_machine_and_leaves_none() {
     stage.verify().await;
 }
 
-/// Running a request again, also after a kill, finds the label of its runners; a request that begins
-/// anew has another label.
+/// Running a request again, also after a kill, finds the label of its runners; a request that
+/// begins anew has another label.
 #[tokio::test]
 async fn a_label_survives_a_resume_and_dies_with_its_incarnation() {
     let stage = Stage::new().await;

@@ -26,8 +26,8 @@ use crate::waiting::until;
 
 const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
 
-/// Launches a machine without a record, like a provision that dies right after its launch. The limits
-/// do not allow so short a watchdog, so the test calls the fleet directly.
+/// Launches a machine without a record, like a provision that dies right after its launch. The
+/// limits do not allow so short a watchdog, so the test calls the fleet directly.
 async fn launch_unrecorded(stage: &Stage, mailbox: &Path, watchdog: Duration) {
     let command = vec![BULLPEN.to_owned(), "stand-in-runner".to_owned()];
     let url = format!("{}/acme/app", stage.github.url());

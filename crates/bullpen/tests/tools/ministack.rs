@@ -1,5 +1,5 @@
-//! One emulator of DynamoDB and SQS for all worlds of a test program, and the variables with which a
-//! command finds it.
+//! One emulator of DynamoDB and SQS for all worlds of a test program, and the variables with which
+//! a command finds it.
 //!
 //! Not here: the emulator's process (`bullpen-faulty`).
 

@@ -1,7 +1,7 @@
-//! The world of a test of the service: a state directory, a GitHub that sends signed webhooks, and the
-//! service as a process of its own.
-//! Machines, agents and jobs are real processes. Dropping a world destroys everything that its test
-//! left behind; a process that is left after that fails the test.
+//! The world of a test of the service: a state directory, a GitHub that sends signed webhooks, and
+//! the service as a process of its own. Machines, agents and jobs are real processes. Dropping a
+//! world destroys everything that its test left behind; a process that is left after that fails the
+//! test.
 //!
 //! Not here: any test, or its configuration.
 
@@ -53,8 +53,8 @@ const PATIENT: &[(&str, &str)] = &[
     ("uses-max", "1000"),
 ];
 
-/// Limits for worlds that wait for leases and deadlines: the claims and rows of a killed process are
-/// free again within half a minute.
+/// Limits for worlds that wait for leases and deadlines: the claims and rows of a killed process
+/// are free again within half a minute.
 pub(crate) const HASTY: &[(&str, &str)] = &[
     ("row-lease", "9s"),
     ("row-lease-renew", "3s"),
@@ -246,8 +246,8 @@ impl Stage {
         self.run("status --json").await.json()
     }
 
-    /// Waits until no machine has an owner and every remaining machine is idle; then checks processes
-    /// and ledger. Returns the idle machines, stopped ones included.
+    /// Waits until no machine has an owner and every remaining machine is idle; then checks
+    /// processes and ledger. Returns the idle machines, stopped ones included.
     pub(crate) async fn quiet(&self) -> BTreeSet<String> {
         let idle = until("quiet world", async || {
             // Reading the ledger costs less than running a command.
