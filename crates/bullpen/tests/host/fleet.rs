@@ -53,7 +53,7 @@ impl Host {
     }
 
     /// Waits for the heartbeat of an agent that waits for orders, in another boot than this;
-    /// returns it.
+    /// returns that boot.
     async fn is_ready(&self, not_in: &str) -> String {
         let ready = |report: &Report| {
             let beat = report.beat.as_ref();
