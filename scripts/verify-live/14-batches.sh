@@ -82,7 +82,7 @@ starts() {
   sleep 5
   observed start.states "$(states "${ids[@]}")"
   if ! grep -q "(\"$code\"," "$here/../../crates/aws/src/ec2/answers.rs"; then
-    verdict differs "a start without room is answered with $code, which answers.rs does not list"
+    verdict differs "a start without capacity is answered with $code, which answers.rs does not list"
   fi
   if is_in_state "${ids[1]}" stopped; then
     verdict agrees "a start is refused for all if for one"

@@ -57,7 +57,8 @@ fn bare(action: &str) -> String {
     action.rsplit(':').next().unwrap_or_default().to_owned()
 }
 
-/// The calls that a party's policy is for: our own calls, or those that AWS checks on their behalf.
+/// The calls that a party's policy is for: our own calls, or the calls that AWS checks on their
+/// behalf.
 fn meant_for(party: Party) -> BTreeSet<String> {
     let call = |(action, why): (&'static str, Why)| match why {
         Why::Called => action,
