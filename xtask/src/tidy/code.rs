@@ -1,7 +1,7 @@
-//! Rust text with its comments and literals blanked out, so that a rule about code does not trip
-//! over prose or over the rule's own words.
+//! Rust text with its comments and literals blanked out, so that a rule about code does not match
+//! prose or the rule's own strings.
 //!
-//! Not here: parsing. This knows where comments and literals end, and nothing else of Rust.
+//! Not here: parsing. This module knows where comments and literals end, and nothing else of Rust.
 
 /// The code of a file: comments, strings and characters become one blank each; lines are kept.
 pub(crate) fn code_only(text: &str) -> String {

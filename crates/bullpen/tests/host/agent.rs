@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use crate::machine::{Machine, OURS, token};
 use crate::stage::Forge;
 
-/// Waits until it is told to end.
+/// Waits for its gate.
 const PATIENT: &str = "echo $$ >running\nuntil [ -e go ]; do sleep 0.05; done\ntouch done";
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_jit_runner_is_reported_with_its_id_and_with_its_end() {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_nobodys_fault_here() {
+async fn a_refused_token_is_a_systemic_failure() {
     let forge = Forge::new().await;
     let machine = Machine::of(&forge);
     let _agent = machine.agent();

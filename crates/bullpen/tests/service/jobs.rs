@@ -1,4 +1,4 @@
-//! Jobs that are announced and served, one way or another.
+//! Jobs that webhooks announce and the service serves.
 //!
 //! Not here: webhooks that do not come (`lost`), or processes that end (`drain`, `killed`).
 
@@ -49,7 +49,7 @@ async fn without_reuse_a_machine_serves_one_job() {
     assert_eq!(stage.machines().len(), 2);
 }
 
-/// A pool that keeps nothing passes its jobs on to a launch.
+/// A pool with a target of zero passes its jobs on to a launch.
 #[tokio::test]
 async fn a_job_of_an_empty_pool_is_launched_for() {
     let stage = Stage::new().await;
@@ -61,7 +61,7 @@ async fn a_job_of_an_empty_pool_is_launched_for() {
     assert!(row.overflowed, "{row:?}");
 }
 
-/// A pool that there is not: the author is told at once, with what to do, and nothing is launched.
+/// An unknown pool: the service tells the author at once, with what to do, and launches nothing.
 #[tokio::test]
 async fn an_unknown_pool_is_a_failure_that_its_author_sees() {
     let stage = Stage::new().await;
@@ -82,7 +82,7 @@ async fn an_unknown_pool_is_a_failure_that_its_author_sees() {
     assert_eq!(stage.machines().len(), 0);
 }
 
-/// Jobs that speak to somebody else leave nothing at all.
+/// Jobs for other systems leave no row.
 #[tokio::test]
 async fn a_job_of_others_is_none_of_ours() {
     let stage = Stage::new().await;
@@ -98,7 +98,7 @@ async fn a_job_of_others_is_none_of_ours() {
     assert_eq!(stage.github.webhook_answers()[..2], [204, 204]);
 }
 
-/// Cancelled while it runs, and while it waits for a machine that there is not.
+/// Cancelled while it runs, and while it waits for a machine that does not exist.
 #[tokio::test]
 async fn a_cancelled_job_gives_its_machine_back() {
     let stage = Stage::new().await;
@@ -117,11 +117,11 @@ async fn a_cancelled_job_gives_its_machine_back() {
     stage.quiet().await;
 }
 
-/// GitHub gives a runner to whichever job comes first. The job that the runner was made for gets
-/// another, and both rows say which machine ran what.
+/// GitHub gives a runner to the first matching job. The job that the runner was made for gets
+/// another, and both rows name the machines that ran them.
 #[tokio::test]
-async fn a_stolen_runner_costs_nobody_a_job() {
-    // Nobody asks GitHub for what no webhook said, but once.
+async fn a_stolen_runner_costs_no_job() {
+    // The service asks GitHub only once for jobs that no webhook announced.
     let stage = Stage::with(&[("find", "10m")]).await;
     let _served = stage.serve().await;
     stage.has_asked().await;
