@@ -10,15 +10,16 @@ use bullpen_github::stand_in::protocol::Conclusion;
 use crate::stage::{Stage, order};
 use crate::waiting::until;
 
-/// A burst with one label: every job runs, and a second burst takes the machines of the first.
-#[tokio::test]
-async fn a_burst_runs_and_the_next_one_takes_its_machines() {
-    let stage = Stage::new().await;
-    let _served = stage.serve().await;
-    let mut machines = Vec::new();
+/// A label that binds a job's runner to its run, so that GitHub gives the runner to no other job.
+const OWN_RUN: &str = "bullpen=${{ github.run_id }}/runner=small";
+
+/// Two bursts of six jobs that all run at once. Every job succeeds on a runner of its own. Returns the
+/// machines that are idle after each burst.
+async fn two_bursts(stage: &Stage, label: &str) -> [BTreeSet<String>; 2] {
+    let mut idle = Vec::new();
     for burst in ["one", "two"] {
         let script = stage.gated(burst);
-        let jobs: Vec<u64> = (0..6).map(|_| stage.job("bullpen/runner=small", &script)).collect();
+        let jobs: Vec<u64> = (0..6).map(|_| stage.job(label, &script)).collect();
         for job in &jobs {
             stage.started(*job).await;
         }
@@ -30,9 +31,27 @@ async fn a_burst_runs_and_the_next_one_takes_its_machines() {
             assert!(runners.insert(over.runner), "a runner serves one job");
             assert_eq!(stage.settled(job).await, End::Completed(Concluded::new("success")));
         }
-        machines.push(stage.quiet().await);
+        idle.push(stage.quiet().await);
     }
-    assert_eq!((machines[0].len(), &machines[1]), (6, &machines[0]), "none was launched twice");
+    <[_; 2]>::try_from(idle).expect("two bursts")
+}
+
+/// Each job has its runner for itself: the second burst takes the machines of the first.
+#[tokio::test]
+async fn a_burst_runs_and_the_next_one_takes_its_machines() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    let [first, second] = two_bursts(&stage, OWN_RUN).await;
+    assert_eq!((first.len(), &second), (6, &first), "no machine was launched twice");
+}
+
+/// With one label for all jobs GitHub gives runners to jobs that they were not made for. Every job runs
+/// all the same and no machine is left behind; a machine ends if the service cannot tell which job it ran.
+#[tokio::test]
+async fn a_burst_of_one_label_runs_whichever_job_gets_which_runner() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    two_bursts(&stage, "bullpen/runner=small").await;
 }
 
 /// A class without reuse: one job, and the machine is gone.
