@@ -20,7 +20,7 @@ begin "${BASH_SOURCE[0]}"
 # Seconds after signing; rising.
 read -r -a delays <<<"${BULLPEN_VERIFY_DELAYS:-20 120 280 320 600 890 930 1200}"
 
-# Whether the machine leaves `running` within a while after the request was taken.
+# Whether the machine leaves `running` within a while after EC2 accepted the request.
 stops() {
   local _
   for _ in $(seq 10); do
@@ -43,7 +43,7 @@ late_stop() {
   await_state "$id" running
   signed_at=$SECONDS
   signed sign StopInstances "InstanceId.1=$id" >"$work/stop.json"
-  # As when a stop was carried out and the machine was claimed and started since.
+  # The same as after a stop, when a worker has claimed and started the machine since.
   ec2_kindly stop-instances --instance-ids "$id" >/dev/null
   again "$id"
   observed started_again_after_s "$((SECONDS - signed_at))"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Entry: 3. What a runner program says when GitHub, and not the machine, is at fault
-# Does: Runs the official runner with a configuration whose runner was deleted, with one that is broken,
-#   behind a network that is blocked, and with one that is old; compares what it prints with the agent's
-#   markers.
+# Entry: 3. A runner program's words when GitHub, and not the machine, is at fault
+# Does: Runs the official runner with a configuration whose runner was deleted, with a broken one, behind a
+#   blocked network, and with an old configuration; compares its output with the agent's markers.
 # Tools: gh timeout
 # Variables: BULLPEN_VERIFY_REPO BULLPEN_VERIFY_RUNNER_DIR
 # Optional: BULLPEN_VERIFY_JIT_AGE_S
@@ -25,7 +24,7 @@ words() { sed -n "/^const $1:/,/^];/s/^ *\"\(.*\)\",$/\1/p" "$MARKERS"; }
 # Whether the output has a word of a list.
 has() { words "$1" | grep -qiFf - "$output"; }
 
-# What the agent would make of it.
+# The agent's reading of the output.
 judge() {
   local what=$1 wanted=$2 seen=nothing
   if has FATAL_WORDS; then seen=fatal; elif has SYSTEMIC_WORDS; then seen=systemic; fi
@@ -45,7 +44,7 @@ deleted() {
 blocked() {
   local made
   made=$(jit blocked "$run")
-  # Nobody listens on the discard port.
+  # The discard port has no listener.
   runner 90 "$(jq -r .encoded_jit_config <<<"$made")" \
     https_proxy=http://127.0.0.1:9 HTTPS_PROXY=http://127.0.0.1:9 http_proxy=http://127.0.0.1:9
   judge blocked systemic

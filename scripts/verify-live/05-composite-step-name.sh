@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Entry: 5. The name of a step inside a composite action
-# Does: Pushes a branch with a composite action that is used twice in one job, and compares what GITHUB_ACTION
-#   is in both.
+# Does: Pushes a branch with a composite action that is used twice in one job, and compares the two values
+#   of GITHUB_ACTION.
 # Tools: gh
 # Variables: BULLPEN_VERIFY_REPO
 # Touches: A branch of the test repository with the name of this run, removed.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Entry: 6. The official runner on the process fleet
 # Does: Provisions one machine of this host with the official runner, runs a job on its label, releases it,
-#   provisions again, and looks whether the machine is used again and whether GitHub lists a runner left over.
+#   provisions again, and checks whether the machine is used again and whether GitHub lists a runner left over.
 # Tools: gh
 # Variables: BULLPEN BULLPEN_VERIFY_REPO BULLPEN_VERIFY_RUNNER_DIR
 # Touches: A state directory of its own, processes on this host, a branch and runners of the test repository;
@@ -17,7 +17,7 @@ trap 'exit 143' TERM HUP
 begin "${BASH_SOURCE[0]}"
 
 bullpen() { INPUT_GITHUB_TOKEN=$(gh auth token) "$BULLPEN" "$@" --state "$work/state" --repository "$REPO"; }
-# Gets a machine under a name; what it says is in a file of that name.
+# Provisions a machine under a name; the command's output is in a file of that name.
 provision() {
   touch "$work/$1"
   GITHUB_OUTPUT="$work/$1" bullpen provision --run-id "$$.1" --name "$1" --runner-dir "$BULLPEN_VERIFY_RUNNER_DIR"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Entry: 7. DynamoDB and SQS themselves
 # Does: Makes a small table with a local index and a queue; lets many claim one item at once and lists the
-#   index after every win; makes transactions meet; notes what units are counted; deletes a message twice.
+#   index after every win; makes transactions conflict; notes the counted units; deletes a message twice.
 # Tools: aws
 # Variables: AWS_REGION
 # Optional: BULLPEN_VERIFY_CLAIMERS BULLPEN_VERIFY_ROUNDS
@@ -33,7 +33,7 @@ make_table() {
   aws dynamodb wait table-exists --table-name "$run"
 }
 
-# One claimer: wins if nobody has. After a win the index must show it.
+# One claimer: wins if no other has. After a win the index must show it.
 claim() {
   local item=$1 who=$2 found
   try ddb update-item --table-name "$run" --key "$(key "$item")" \
@@ -61,7 +61,7 @@ claims() {
   expect "wins that the index did not show" "$(wc -l <"$work/missed" | tr -d ' ')" 0
 }
 
-# A transaction on an item of its own and one that all of them share.
+# A transaction on an item of its own and an item that all transactions share.
 bury() {
   try ddb transact-write-items --return-consumed-capacity INDEXES --transact-items "$(jq -nc \
     --arg table "$run" --arg sk "b-$1" '[

@@ -20,7 +20,7 @@ begin "${BASH_SOURCE[0]}"
 
 readonly FOR_S=${BULLPEN_VERIFY_SECONDS:-40}
 
-# A kind of call: its name, what core::rates holds ("burst refill"), the action, its parameters.
+# A kind of call: its name, its rates in core::rates ("burst refill"), the action, its parameters.
 bucket() {
   local name=$1 held=$2 seen passed
   shift 2
@@ -46,7 +46,7 @@ buckets() {
   await_state "$id" running
   bucket describe "100 20" DescribeInstances "Filter.1.Name=tag:bullpen-verify" "Filter.1.Value.1=$run" MaxResults=5
   bucket tag "50 5" CreateTags "ResourceId.1=$id" Tag.1.Key=bullpen-verify-count Tag.1.Value=1
-  # A start of what runs and a stop of what is stopped change nothing, and are counted.
+  # A start of a running machine and a stop of a stopped one change nothing, and EC2 counts them.
   bucket start "5 2" StartInstances "InstanceId.1=$id"
   ec2_kindly stop-instances --instance-ids "$id" >/dev/null
   await_state "$id" stopped
@@ -56,8 +56,8 @@ buckets() {
   bucket terminate "100 5" TerminateInstances "InstanceId.1=$id"
 }
 
-# A launch that asks for a template nobody has launches nothing. Whether it is counted is seen by the first
-# refusal, if one comes.
+# A launch with an unknown template launches nothing. The first refusal, if there is one, shows that EC2 counts
+# such launches.
 launches() {
   credentials
   bucket launch "5 2" CreateFleet Type=instant TargetCapacitySpecification.TotalTargetCapacity=1 \

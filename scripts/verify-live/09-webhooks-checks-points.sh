@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Entry: 9. Webhooks, checks and points at GitHub itself
-# Does: As a GitHub App: delivers a webhook again and compares its GUID; asks what strangers see of the App;
+# Does: As a GitHub App: delivers a webhook again and compares its GUID; asks GitHub about the App as a stranger;
 #   makes two check runs of one name on one commit; asks for one file with the tag that another token got; asks
 #   just below 900 points a minute for ten minutes.
 # Tools: gh openssl curl
@@ -20,7 +20,7 @@ begin "${BASH_SOURCE[0]}"
 
 base64url() { openssl base64 -A | tr '+/' '-_' | tr -d '='; }
 
-# A token of the App itself, good for a few minutes.
+# A token of the App itself, valid for a few minutes.
 app_token() {
   local now text
   now=$(date +%s)
@@ -121,7 +121,7 @@ points() {
   verdict agrees "848 points a minute were not too many for ten minutes"
 }
 
-# What GitHub says of the App to a caller without a credential.
+# GitHub's answer about the App to a caller without a credential.
 public_app() {
   local slug said
   as_app app

@@ -2,7 +2,7 @@
 # Entry: 10. The service with GitHub itself
 # Does: With the official runner and JIT configurations: whether a runner is listed after its job, whether it
 #   takes a second job, whether a configuration that is six minutes old still works, whether a step runs after a
-#   job-started hook that fails; then what has to be seen with `bullpen serve` on a public address.
+#   job-started hook that fails; then lists the checks by hand with `bullpen serve` on a public address.
 # Tools: gh timeout
 # Variables: BULLPEN_VERIFY_REPO BULLPEN_VERIFY_RUNNER_DIR
 # Touches: A branch, three runs and a few runners of the test repository with names of this run, removed.

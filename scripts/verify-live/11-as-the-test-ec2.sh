@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Entry: 11. EC2 as the test EC2 plays it
-# Does: Asks for fleets with a subnet that is not there beside one that is, and with requirements that nothing
-#   matches; stops a pending machine; ends one twice; notes how long a new id stays unknown.
+# Does: Requests fleets with a missing subnet beside an existing one, and with requirements that no type
+#   matches; stops a pending machine; ends a machine twice; notes how long a new id stays unknown.
 # Tools: aws python3
 # Variables: AWS_REGION
 # Optional: BULLPEN_VERIFY_SUBNETS BULLPEN_VERIFY_TYPE BULLPEN_VERIFY_IMAGE

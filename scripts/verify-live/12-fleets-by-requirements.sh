@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Entry: 12. Fleets by requirements: what is accepted, and what an answer says
-# Does: Asks for instant fleets by requirements as Bullpen does: without price protection, with 400 types, of
+# Does: Requests instant fleets by requirements as Bullpen does: without price protection, with 400 types, of
 #   types whose quota is 0, of types that the zone lacks, and of types that the operator names as short; notes
-#   codes and what the answers name.
+#   codes, and the types and subnets in the answers.
 # Tools: aws
 # Variables: AWS_REGION
 # Optional: BULLPEN_VERIFY_SHORT_TYPES BULLPEN_VERIFY_SUBNETS BULLPEN_VERIFY_IMAGE
@@ -18,8 +18,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 begin "${BASH_SOURCE[0]}"
 
-# The codes that mean a shortage, as the code has them.
-is_known_shortage() { grep -q "(\"$1\"," "$here/../../crates/aws/src/ec2/said.rs"; }
+# The codes that mean a shortage in the code.
+is_known_shortage() { grep -q "(\"$1\"," "$here/../../crates/aws/src/ec2/answers.rs"; }
 
 make_template() { template "$run" "$(image al2023)" </dev/null >/dev/null; }
 
@@ -33,7 +33,7 @@ judge_errors() {
   for one in $(jq -r '[.Errors[].ErrorCode] | unique[]' <<<"$answer"); do
     known=differs
     if is_known_shortage "$one"; then known=agrees; fi
-    verdict "$known" "$1: the code $one, against the list in said.rs"
+    verdict "$known" "$1: the code $one, against the list in answers.rs"
   done
   unnamed=$(jq '[.Errors[] | select(.LaunchTemplateAndOverrides.Overrides.InstanceType == null)] | length' \
     <<<"$answer")
@@ -117,7 +117,7 @@ not_in_zone() {
   judge_errors not_in_zone
 }
 
-# Types that somebody knows to be short just now.
+# Types without capacity just now, as the operator says.
 short() {
   local usage types
   if [[ -z ${BULLPEN_VERIFY_SHORT_TYPES:-} ]]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Entry: 13. Client tokens of launches
 # Does: Repeats one CreateFleet under one token: at once, with other parameters, after its machine ended, and
-#   for as long as it is told; and repeats one that failed because its template was not there.
+#   for the hours that are set; and repeats a call that failed because its template was missing.
 # Tools: aws
 # Variables: AWS_REGION
 # Optional: BULLPEN_VERIFY_HOURS BULLPEN_VERIFY_SUBNETS BULLPEN_VERIFY_TYPE BULLPEN_VERIFY_IMAGE
@@ -60,7 +60,7 @@ repeats() {
   observed token_known_for_s "$((SECONDS - begun))"
 }
 
-# A launch makes the template that it lacks, and asks again under the same token.
+# A launch creates its missing template, and repeats the call under the same token.
 after_a_failure() {
   local one name="$run-late"
   one=$(one_type "$(first_subnet)")

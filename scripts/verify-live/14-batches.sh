@@ -25,14 +25,14 @@ states() {
 }
 named() { grep -oE 'i-[0-9a-f]+' <<<"$message" | sort -u | tr '\n' ' ' || true; }
 
-# What a call about several was answered with, when one of them is the reason.
+# Checks the answer to a call about several machines of which a single one is the reason.
 refused() {
   local what=$1 wanted=$2 guilty=$3
   observed "$what" "$code $message"
   observed "$what.names" "$(named)"
   expect "$what" "$code" "$wanted"
   if [[ $(named) == "$guilty " ]]; then
-    verdict agrees "$what: the message names the one that is the reason, and no other"
+    verdict agrees "$what: the message names the guilty machine, and no other"
   else
     verdict differs "$what: the message does not name $guilty alone"
   fi
@@ -60,7 +60,7 @@ stops() {
   ec2_kindly stop-instances --instance-ids "${ids[@]:1}" >/dev/null
 }
 
-# A type of which the account may have none cannot start, for certain and for free.
+# A type with a quota of 0 cannot start, for certain and for free.
 starts() {
   local ids one bad quota
   read -r -a ids <"$work/ids"
@@ -81,8 +81,8 @@ starts() {
   observed start_with_one_that_cannot "$code $message"
   sleep 5
   observed start.states "$(states "${ids[@]}")"
-  if ! grep -q "(\"$code\"," "$here/../../crates/aws/src/ec2/said.rs"; then
-    verdict differs "a start without room is answered with $code, which said.rs does not list"
+  if ! grep -q "(\"$code\"," "$here/../../crates/aws/src/ec2/answers.rs"; then
+    verdict differs "a start without capacity is answered with $code, which answers.rs does not list"
   fi
   if is_in_state "${ids[1]}" stopped; then
     verdict agrees "a start is refused for all if for one"
@@ -91,7 +91,7 @@ starts() {
   fi
 }
 
-# Machines are described by a filter, which passes over what is not known. One value is the tag's.
+# Bullpen describes machines by a filter, which skips unknown ids. The tag takes another value.
 filters() {
   local ids some
   read -r -a ids <"$work/ids"

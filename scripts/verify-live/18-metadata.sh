@@ -69,7 +69,7 @@ tell done=yes
 SCRIPT
 }
 
-# A machine of one system with a hop limit; what it told is observed, and left in `said`.
+# A machine of one system with a hop limit; its output is observed, and left in `said`.
 look() {
   local id
   id=$(script | system=$1 hops=$2 machines 1)

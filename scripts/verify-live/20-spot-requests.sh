@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Entry: 20. Spot requests of an instant fleet
-# Does: Gets one spot machine by an instant fleet, looks at its request, tries to stop it, ends it, and waits
-#   whether anything comes in its place.
+# Does: Gets one spot machine by an instant fleet, reads its request, tries to stop it, ends it, and waits
+#   for a possible replacement.
 # Tools: aws
 # Variables: AWS_REGION
 # Optional: BULLPEN_VERIFY_SUBNETS BULLPEN_VERIFY_IMAGE
@@ -16,7 +16,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 begin "${BASH_SOURCE[0]}"
 
-# How long nothing may come after the end.
+# How long to wait for a replacement after the end.
 readonly QUIET_S=300
 
 requests() {

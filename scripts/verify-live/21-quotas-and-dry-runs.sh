@@ -39,7 +39,7 @@ dry_runs() {
     try "${how[@]}" ec2 "$@" --dry-run
     seen=$code
     observed "${how[0]:-operator}.$name" "$seen $(head -c 200 <<<"$message")"
-    # Without permissions a refusal is what was to be seen.
+    # Without permissions a refusal is the expected answer.
     ((${#how[@]} == 0)) || code=ok
     expect "${how[0]:-operator}: $name" "$seen" "$wanted"
   }
@@ -57,7 +57,7 @@ dry_runs() {
   dry DeleteLaunchTemplate delete-launch-template --launch-template-name "$run"
 }
 
-# Whether a permission is checked before an id is: only seen, because nothing rests on it.
+# Whether EC2 checks a permission before an id: only observed, because the code does not rely on it.
 unknown_ids() {
   local call
   for call in start-instances stop-instances terminate-instances; do
@@ -84,4 +84,4 @@ part "a launch template" make_template
 part "a machine" make_machine
 part "dry runs with permissions" dry_runs DryRunOperation
 part "dry runs without" without_permissions
-part "ids that nobody has" unknown_ids
+part "unknown ids" unknown_ids

@@ -20,7 +20,7 @@ begin "${BASH_SOURCE[0]}"
 
 readonly ROUNDS=${BULLPEN_VERIFY_ROUNDS:-3}
 
-# Every boot tells its time. Both clocks are set over the network, so some milliseconds are noise.
+# Every boot writes its time to the console. Both clocks are set over the network, so some milliseconds are noise.
 script() {
   cat <<'SCRIPT'
 cat >/etc/systemd/system/bullpen-tell.service <<'U'
@@ -41,7 +41,7 @@ SCRIPT
 
 ups() { told "$1" 2>/dev/null | grep -c '^up_' || true; }
 has_come_up() { (($(ups "$1") >= $2)); }
-# Milliseconds from a moment to the last time that a machine told.
+# Milliseconds from a moment to the last time on a machine's console.
 since() {
   local up
   up=$(told "$1" | sed -n 's/^up_[^=]*=//p' | sort -n | tail -n 1)
@@ -62,7 +62,7 @@ times() {
     begun=$(now_ms)
     ec2_kindly start-instances --instance-ids "$id" >/dev/null
     await_state "$id" running
-    # A console may have lost what was told before the stop.
+    # A console may have lost the lines from before the stop.
     if within 300 has_come_up "$id" 1 && (($(since "$id" "$begun") > 0)); then
       observed "stopped.up_ms" "$(since "$id" "$begun") in round $round"
     fi
@@ -71,7 +71,7 @@ times() {
   verdict agrees "no figure is assumed; copy these to docs/benchmarks.md with type, image and region"
 }
 
-# As Bullpen sees them: the operator's own commands, cold and warm.
+# The times of the operator's own commands, cold and warm.
 provisioned() {
   local begun kind
   if [[ -z ${BULLPEN_VERIFY_PROVISION:-} || -z ${BULLPEN_VERIFY_RELEASE:-} ]]; then

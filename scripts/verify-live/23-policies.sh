@@ -41,14 +41,14 @@ roles() {
   sleep 20
 }
 
-# Makes a call as the control plane, which must be answered so.
+# Makes a call as the control plane, and checks its answer.
 must() {
   local wanted=$1 what=$2 seen
   shift 2
   try as_role ec2 "$@"
   seen=$code
   observed "$what" "$seen $(head -c 300 <<<"$message")"
-  # A refusal is what was to be seen, one way or the other.
+  # A refusal is an observation either way.
   code=ok
   expect "$what" "$seen" "$wanted"
 }

@@ -1,15 +1,13 @@
-//! act, which runs GitHub workflows on this machine: the tests of the action and of the service need
-//! it.
-//!
-//! Not here: how it is installed (`venv`), or what is run with it
+//! act, which runs GitHub workflows on this machine: the tests of the action and of the service
+//! need it. Not here: how it is installed (`venv`), or the tests that run it
 //! (`crates/bullpen/tests/action.rs`, `crates/bullpen/tests/service/workflow.rs`).
 
 use crate::venv::Tool;
 
-/// Where the tests look first.
+/// The variable that names the program to tests.
 pub(crate) const VARIABLE: &str = "BULLPEN_ACT";
 
-/// Raising the version is a change to review: a new one may run the same workflow differently.
+/// Raising the version is a change to review: a new version may run the same workflow differently.
 pub(crate) const TOOL: Tool = Tool {
     name: "act",
     program: "act",

@@ -1,9 +1,9 @@
-//! `cargo xtask agent`: the agent of an EC2 instance as it is released, one static file.
+//! `cargo xtask agent`: builds the agent of an EC2 instance for a release, as one static file.
 //!
-//! It is for this machine's architecture. What it links is checked by a test: every machine downloads
-//! it, and it lies in memory beside every job.
+//! It is for this machine's architecture. A test checks its dependencies, because every machine
+//! downloads it, and it stays in memory beside every job.
 //!
-//! Not here: the profile (`Cargo.toml`), or what starts it on an instance (`bullpen_aws::boot`).
+//! Not here: the profile (`Cargo.toml`), or its start on an instance (`bullpen_aws::boot`).
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,19 +14,19 @@ use crate::debian;
 use crate::place::{Place, succeed};
 use crate::tools::answers;
 
-/// What is built, and with which features.
+/// The package and its features.
 const BUILD: &[&str] = &["-p", "bullpen-aws", "--no-default-features", "--features", "agent"];
 const PROGRAM: &str = "bullpen-agent-ec2";
 const PROFILE: &str = "agent";
 /// Compiles the little C that TLS needs.
 const COMPILER: &str = "musl-gcc";
 
-/// The target whose programs need nothing of the machine they run on.
+/// The target whose programs need no library of their machine.
 fn target() -> String {
     format!("{}-unknown-linux-musl", std::env::consts::ARCH)
 }
 
-/// Installs what the build needs and is missing, where we may.
+/// Installs the build's missing tools, where we may.
 pub(crate) fn tools(place: &Place) -> Result<()> {
     let installed = place.command("rustup").args(["target", "list", "--installed"]).output();
     let installed = installed.context("could not ask rustup for its targets")?;
@@ -39,7 +39,7 @@ pub(crate) fn tools(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Builds it, and says where it is, how large, and which.
+/// Builds it, and prints its size, path and checksum.
 pub(crate) fn run(place: &Place) -> Result<()> {
     tools(place)?;
     ensure!(
@@ -53,7 +53,7 @@ pub(crate) fn run(place: &Place) -> Result<()> {
     let path: PathBuf = place.target.join(target).join(PROFILE).join(PROGRAM);
     let bytes = path.metadata().with_context(|| format!("there is no {}", path.display()))?.len();
     println!("{bytes} bytes");
-    // `<checksum>  <path>`, as it can be checked again.
+    // `<checksum>  <path>`, the form that `sha256sum --check` reads.
     succeed(place.command("sha256sum").arg(path))
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn run(place: &Place) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Crates that would make it what it must not be: another store, or the rest of the SDK.
+    /// Crates that the agent must not link: another store, or the rest of the SDK.
     const NEVER: &[&str] = &[
         "aws-sdk-ec2",
         "aws-sdk-iam",

@@ -13,8 +13,12 @@ use crate::gate::{Context, Step};
 use crate::place::Place;
 
 /// The step.
-pub(crate) const STEP: Step =
-    Step { name: "clean-tree", what: "the gate changed nothing in the repository", run };
+pub(crate) const STEP: Step = Step {
+    name: "clean-tree",
+    what: "the gate changed nothing in the repository",
+    part: None,
+    run,
+};
 
 /// What git would show, now.
 pub(crate) fn status(place: &Place) -> Result<String> {

@@ -1,6 +1,6 @@
-//! Packages of the system, where we may install them: as root, on Debian and its kin.
+//! Packages of the system, where we may install them: as root, on Debian and its derivatives.
 //!
-//! Not here: whether one is needed, and what is said when it could not be had (its caller).
+//! Not here: whether a package is needed, and the error if it is still missing (its caller).
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::place::{Place, succeed};
 use crate::tools::answers;
 
-/// Installs these if we may; otherwise does nothing, and its caller finds them still missing.
+/// Installs these packages if we may; otherwise does nothing, and its caller finds them missing.
 pub(crate) fn install(place: &Place, packages: &[&str]) -> Result<()> {
     if !is_root() || !answers(Command::new("apt-get").arg("--version")) {
         return Ok(());
@@ -35,7 +35,7 @@ mod tests {
     use crate::place::shown;
 
     #[test]
-    fn nobody_is_asked_questions() {
+    fn the_installation_asks_no_questions() {
         let install = installation(&Place::of_test("/r"), &["python3", "python3-venv"]);
         assert_eq!(shown(&install), "apt-get install -y python3 python3-venv");
         let quiet = install.get_envs().any(|(name, _)| name == "DEBIAN_FRONTEND");

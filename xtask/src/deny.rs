@@ -1,22 +1,27 @@
-//! The `deny` step: licences, sources and duplicate versions of everything in `Cargo.lock`, judged
-//! by cargo-deny from `deny.toml`.
+//! The `deny` step: cargo-deny checks licences, sources and duplicate versions of everything in
+//! `Cargo.lock` by the rules of `deny.toml`.
 //!
-//! Known vulnerabilities are no step: that check fetches a database, so its answer changes without a
-//! change of ours, and a gate must give one tree one answer. `cargo xtask advisories` asks.
+//! The check for known vulnerabilities is no step: it fetches a database, so its answer changes
+//! without a change of ours, and a gate must give one tree one answer. `cargo xtask advisories`
+//! runs it.
 //!
-//! Not here: when it is asked (`.github/workflows/advisories.yml`).
+//! Not here: its schedule (`.github/workflows/advisories.yml`).
 
 use anyhow::Result;
 
-use crate::gate::{Context, Step};
+use crate::gate::{Context, Part, Step};
 use crate::place::{Place, succeed};
 use crate::tools;
 
 /// The step.
-pub(crate) const STEP: Step =
-    Step { name: "deny", what: "cargo deny check bans licenses sources", run };
+pub(crate) const STEP: Step = Step {
+    name: "deny",
+    what: "cargo deny check bans licenses sources",
+    part: Some(Part::Deep),
+    run,
+};
 
-/// Asks for known vulnerabilities of everything in `Cargo.lock`.
+/// Checks everything in `Cargo.lock` for known vulnerabilities.
 pub(crate) fn advisories(place: &Place) -> Result<()> {
     let mut check = place.command(tools::cargo_deny(place)?);
     check.args(["--workspace", "check", "advisories"]);

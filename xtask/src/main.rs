@@ -4,7 +4,7 @@
 //!
 //! Exit codes: 0 done, 1 a check failed, 64 the command line was not understood.
 //!
-//! Not here: anything the product needs at run time. No room depends on this crate.
+//! Not here: anything the product needs at run time. No crate depends on this one.
 
 #![expect(clippy::print_stderr, clippy::print_stdout, reason = "a command's output is its purpose")]
 
@@ -16,6 +16,7 @@ mod deny;
 mod dynamodb_local;
 mod ec2;
 mod gate;
+mod long_tests;
 mod ministack;
 mod npm;
 mod place;
@@ -33,12 +34,15 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::gate::{Choice, Part};
 use crate::place::Place;
 
 const USAGE: &str = "\
-usage: cargo xtask test [--only STEP]...   run the gate, or the named steps alone
+usage: cargo xtask test                    run the quick part of the gate
+       cargo xtask test --deep             run everything else that the gate has
+       cargo xtask test --only STEP...     run the named steps alone; --only before each
        cargo xtask test --list             name the gate's steps
-       cargo xtask tidy                    check the room rules and the source rules
+       cargo xtask tidy                    check the crate rules and the source rules
        cargo xtask tools                   install the tools that the gate needs
        cargo xtask advisories              ask for known vulnerabilities of the dependencies
        cargo xtask agent                   build the agent of an EC2 instance, as it is released
@@ -50,8 +54,8 @@ const EXIT_USAGE: u8 = 64;
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
-enum Wish {
-    Test { only: Vec<String> },
+enum Command {
+    Test(Choice),
     List,
     Tidy,
     Tools,
@@ -64,11 +68,11 @@ enum Wish {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let Some(wish) = understand(&arguments) else {
+    let Some(command) = understand(&arguments) else {
         eprintln!("{USAGE}");
         return ExitCode::from(EXIT_USAGE);
     };
-    match grant(&wish) {
+    match run(&command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -77,40 +81,47 @@ fn main() -> ExitCode {
     }
 }
 
-fn understand(arguments: &[&str]) -> Option<Wish> {
+fn understand(arguments: &[&str]) -> Option<Command> {
     match arguments {
-        ["test", "--list"] => Some(Wish::List),
+        ["test", "--list"] => Some(Command::List),
+        ["test"] => Some(Command::Test(Choice::All(Part::Quick))),
+        ["test", "--deep"] => Some(Command::Test(Choice::All(Part::Deep))),
         ["test", rest @ ..] => {
             let pairs = rest.chunks(2).map(|pair| match pair {
                 ["--only", name] => Some((*name).to_owned()),
                 _ => None,
             });
-            Some(Wish::Test { only: pairs.collect::<Option<_>>()? })
+            Some(Command::Test(Choice::Only(pairs.collect::<Option<_>>()?)))
         }
-        ["tidy"] => Some(Wish::Tidy),
-        ["tools"] => Some(Wish::Tools),
-        ["advisories"] => Some(Wish::Advisories),
-        ["agent"] => Some(Wish::Agent),
-        ["verify-live", rest @ ..] => verify_live::understand(rest).map(Wish::VerifyLive),
-        ["help" | "--help" | "-h"] => Some(Wish::Help),
+        ["tidy"] => Some(Command::Tidy),
+        ["tools"] => Some(Command::Tools),
+        ["advisories"] => Some(Command::Advisories),
+        ["agent"] => Some(Command::Agent),
+        ["verify-live", rest @ ..] => verify_live::understand(rest).map(Command::VerifyLive),
+        ["help" | "--help" | "-h"] => Some(Command::Help),
         _ => None,
     }
 }
 
-fn grant(wish: &Wish) -> Result<()> {
-    match wish {
-        Wish::Help => println!("{USAGE}"),
-        Wish::List => {
+fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Help => println!("{USAGE}"),
+        Command::List => {
             for step in steps::ALL {
-                println!("{:<11} {}", step.name, step.what);
+                let part = match step.part {
+                    Some(Part::Quick) => "quick",
+                    Some(Part::Deep) => "deep",
+                    None => "both",
+                };
+                println!("{:<11} {part:<6} {}", step.name, step.what);
             }
         }
-        Wish::Tidy => tidy::run(&Place::find()?)?,
-        Wish::Tools => tools::install(&Place::find()?)?,
-        Wish::Advisories => deny::advisories(&Place::find()?)?,
-        Wish::Agent => agent::run(&Place::find()?)?,
-        Wish::VerifyLive(wish) => verify_live::run(&Place::find()?, *wish)?,
-        Wish::Test { only } => gate::run(&Place::find()?, steps::ALL, only)?,
+        Command::Tidy => tidy::run(&Place::find()?)?,
+        Command::Tools => tools::install(&Place::find()?, Part::Deep)?,
+        Command::Advisories => deny::advisories(&Place::find()?)?,
+        Command::Agent => agent::run(&Place::find()?)?,
+        Command::VerifyLive(command) => verify_live::run(&Place::find()?, *command)?,
+        Command::Test(choice) => gate::run(&Place::find()?, steps::ALL, choice)?,
     }
     Ok(())
 }
@@ -120,11 +131,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gate_runs_whole_or_by_named_steps() {
-        assert_eq!(understand(&["test"]), Some(Wish::Test { only: vec![] }));
+    fn the_gate_runs_by_part_or_by_named_steps() {
+        assert_eq!(understand(&["test"]), Some(Command::Test(Choice::All(Part::Quick))));
+        assert_eq!(understand(&["test", "--deep"]), Some(Command::Test(Choice::All(Part::Deep))));
+        let named = vec!["fmt".to_owned(), "tidy".to_owned()];
         assert_eq!(
             understand(&["test", "--only", "fmt", "--only", "tidy"]),
-            Some(Wish::Test { only: vec!["fmt".to_owned(), "tidy".to_owned()] })
+            Some(Command::Test(Choice::Only(named)))
         );
     }
 
@@ -132,9 +145,10 @@ mod tests {
     fn an_unknown_or_incomplete_argument_is_not_guessed_at() {
         assert_eq!(understand(&["test", "--only"]), None);
         assert_eq!(understand(&["test", "fmt"]), None);
+        assert_eq!(understand(&["test", "--deep", "--only", "fmt"]), None);
         assert_eq!(understand(&["tidy", "--fix"]), None);
         assert_eq!(understand(&["tools", "act"]), None);
-        assert_eq!(understand(&["advisories"]), Some(Wish::Advisories));
+        assert_eq!(understand(&["advisories"]), Some(Command::Advisories));
         assert_eq!(understand(&[]), None);
     }
 }

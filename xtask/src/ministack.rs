@@ -1,13 +1,13 @@
 //! ministack, which plays DynamoDB and SQS on this machine: the AWS tier of the tests needs it.
-//!
-//! Not here: how it is installed (`venv`), or who starts it (`bullpen-faulty`).
+//! Not here: how it is installed (`venv`), or starting it (`bullpen-faulty`).
 
 use crate::venv::Tool;
 
-/// Where the tests look first.
+/// The variable that names the program to tests.
 pub(crate) const VARIABLE: &str = "BULLPEN_MINISTACK";
 
-/// It has no option that prints its version. Importing it finds out whether all it needs is there.
+/// It has no option that prints its version. The import also checks that its dependencies are
+/// there.
 const QUESTION: &str = "import importlib.metadata, ministack.app; \
                         print(importlib.metadata.version('ministack'))";
 

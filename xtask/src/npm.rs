@@ -1,11 +1,11 @@
-//! GitHub's own schemas and examples, and a proxy that holds traffic against them: what the tests of
-//! `bullpen-github` ask whether it speaks as GitHub does.
+//! GitHub's own schemas and examples, and a proxy that validates traffic against them, for the
+//! conformance tests of `bullpen-github`.
 //!
-//! They are npm packages at locked versions, put into the cache, once. A set is *ready* when the
-//! lock file beside it is the one in the repository; that file is copied last, so that a killed run
+//! They are npm packages at locked versions, installed into the cache, once. A set is *ready* when
+//! the lock file beside it equals the repository's; that file is copied last, so that a killed run
 //! leaves none.
 //!
-//! Not here: what is asked (`crates/github/tests/conformance`).
+//! Not here: the tests (`crates/github/tests/conformance`).
 
 use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::debian;
 use crate::place::{Place, succeed};
 use crate::tools::answers;
 
-/// Where the tests look first.
+/// The variable that names the directory to tests.
 pub(crate) const VARIABLE: &str = "BULLPEN_CONFORMANCE";
 
-/// Which packages, and at which versions with everything that they need.
+/// The directory of the manifest and the lock file.
 const SOURCE: &str = "crates/github/conformance";
 const MANIFEST: &str = "package.json";
 const LOCK: &str = "package-lock.json";
@@ -28,7 +28,7 @@ const READY: &str = "ready.json";
 const NODE_LEAST: u32 = 20;
 const DEBIAN_PACKAGES: &[&str] = &["nodejs", "npm"];
 
-/// The directory that has the packages, installing them first if they are not there.
+/// The directory with the packages; installs missing packages first.
 pub(crate) fn directory(place: &Place) -> Result<PathBuf> {
     let source = place.root.join(SOURCE);
     let lock = std::fs::read(source.join(LOCK)).context("could not read the lock file")?;
@@ -41,7 +41,7 @@ pub(crate) fn directory(place: &Place) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// Clones with other versions have other directories.
+/// A digest of the lock file, so that clones with other versions have other directories.
 fn digest(lock: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(lock);
@@ -63,7 +63,7 @@ fn install(place: &Place, source: &Path, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs what the lock file in `source` says into `root`.
+/// Installs the packages of the lock file in `source` into `root`.
 pub(crate) fn install_locked(place: &Place, source: &Path, root: &Path) -> Result<()> {
     for file in [MANIFEST, LOCK] {
         std::fs::copy(source.join(file), root.join(file))
@@ -78,7 +78,7 @@ pub(crate) fn is_locked_alike(source: &Path, root: &Path) -> bool {
     installed.is_some() && installed == std::fs::read(source.join(LOCK)).ok()
 }
 
-/// `ci`: what the lock file says, or nothing. No package runs anything while it is installed.
+/// `ci` installs exactly the lock file's versions, or fails. No package runs a script meanwhile.
 fn clean_install(place: &Place, root: &Path) -> Command {
     let mut npm = place.command("npm");
     npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--prefix"])
@@ -119,7 +119,7 @@ mod tests {
     use crate::place::shown;
 
     #[test]
-    fn the_command_line_installs_what_is_locked_and_runs_nothing() {
+    fn the_command_line_installs_locked_versions_and_runs_nothing() {
         let place = Place::of_test("/r");
         assert_eq!(
             shown(&clean_install(&place, Path::new("/t"))),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_installed_is_not_ready() {
+    fn a_missing_installation_is_not_ready() {
         let nowhere = Path::new("/no/such/directory");
         assert!(!is_ready(nowhere, nowhere), "nothing is not equal to nothing");
     }

@@ -1,17 +1,13 @@
-//! The `test` step: builds every test program, then runs two of them at once.
+//! The steps `test` and `test-deep`: build every test program, then run two of them at once.
 //!
-//! Cargo runs one after the other, and the product's own wait for processes and emulators most of the
-//! time; the simulator's compute. So one lane takes programs from the front of the list, where the
-//! product's are, and the other from the back. The first lane runs more tests at once than there are
-//! processors, the second as many. A program stays one process, where nextest would start
-//! one for each test: what its tests share, an emulator above all, is started once.
+//! Cargo runs one program after the other, and the product's own wait for processes and emulators
+//! most of the time, while the simulator's compute. So one lane takes programs from the front of
+//! the list, where the product's are, and the other from the back. A program stays one process: its
+//! tests share what they start, an emulator above all. Each test is in one of the two steps.
 //!
-//! What a program says goes to a file, and is shown when it ends, in one piece. Every program is run, and
-//! those that failed are named at the end.
-//!
-//! Not here: what the tests need beside cargo (`tools`).
+//! Not here: which tests take long (`long_tests`), or what the tests need beside cargo (`tools`).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io::BufReader;
 use std::num::NonZero;
@@ -23,14 +19,32 @@ use std::thread;
 use anyhow::{Context as _, Result, bail, ensure};
 use cargo_metadata::Message;
 
-use crate::gate::{Context, Step, seconds, timed};
-use crate::place::{Place, shown, succeed};
+use crate::gate::{Context, Part, Step, seconds, timed};
+use crate::place::{Place, shown};
 use crate::steps::AWS;
-use crate::tools;
+use crate::{long_tests, tools};
 
-/// The step.
-pub(crate) const STEP: Step =
-    Step { name: "test", what: "every test of the workspace, with AWS", run };
+/// The step for every change.
+pub(crate) const QUICK: Step = Step {
+    name: "test",
+    what: "the tests of the embedded product and the simulator, but for the long ones",
+    part: Some(Part::Quick),
+    run: quick,
+};
+
+/// The step for all other tests.
+pub(crate) const DEEP: Step = Step {
+    name: "test-deep",
+    what: "the long tests, and those of AWS on emulators",
+    part: Some(Part::Deep),
+    run: deep,
+};
+
+/// What `cargo test` builds for the quick step: no AWS SDK is compiled.
+const QUICK_BUILD: &[&str] =
+    &["--workspace", "--exclude", "bullpen-aws", "--exclude", "bullpen-faulty"];
+/// What it builds for the deep step: everything.
+const DEEP_BUILD: &[&str] = &["--workspace", AWS];
 
 /// How many tests of one program run at once, to the test programs.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -45,30 +59,79 @@ struct Program {
     executable: PathBuf,
 }
 
-fn run(gate: &Context<'_>) -> Result<()> {
-    let programs = build(gate.place)?;
-    let tools = tools::for_tests(gate.place)?;
-    let said = gate.place.target.join("said");
+/// A program and the tests of it that a step runs.
+#[derive(Debug)]
+struct Selected {
+    program: Program,
+    /// The names of its tests; `None`: all that it has.
+    tests: Option<Vec<String>>,
+}
+
+fn quick(gate: &Context<'_>) -> Result<()> {
+    let mut selected = Vec::new();
+    for program in build(gate.place, QUICK_BUILD)? {
+        let all = names(gate.place, &program)?;
+        let (long, short): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|test| long_tests::is_long(&program.name, test));
+        selected.push(Selected { program, tests: (!long.is_empty()).then_some(short) });
+    }
+    run(gate.place, selected, Part::Quick)
+}
+
+/// Runs what the quick step does not run, whatever the reason: the difference is computed.
+fn deep(gate: &Context<'_>) -> Result<()> {
+    let mut done = BTreeMap::new();
+    for program in build(gate.place, QUICK_BUILD)? {
+        let all = names(gate.place, &program)?;
+        let short = all.into_iter().filter(|test| !long_tests::is_long(&program.name, test));
+        done.insert(program.name.clone(), short.collect::<BTreeSet<String>>());
+    }
+    let mut selected = Vec::new();
+    let mut seen = Vec::new();
+    for program in build(gate.place, DEEP_BUILD)? {
+        let all = names(gate.place, &program)?;
+        seen.extend(all.iter().map(|test| format!("{}/{test}", program.name)));
+        let Some(done) = done.get(&program.name) else {
+            selected.push(Selected { program, tests: None });
+            continue;
+        };
+        let left: Vec<String> = all.into_iter().filter(|test| !done.contains(test)).collect();
+        if !left.is_empty() {
+            selected.push(Selected { program, tests: Some(left) });
+        }
+    }
+    let unused = long_tests::unused(&seen);
+    ensure!(unused.is_empty(), "the list of long tests names none with: {}", unused.join(", "));
+    run(gate.place, selected, Part::Deep)
+}
+
+fn run(place: &Place, selected: Vec<Selected>, part: Part) -> Result<()> {
+    let tools = tools::for_tests(place, part)?;
+    let said = place.target.join("said");
     fs::create_dir_all(&said).with_context(|| format!("could not make {}", said.display()))?;
-    let failed = run_all(programs, &said, |program, threads| {
-        let mut test = gate.place.command(&program.executable);
+    let failed = run_all(selected, &said, |selected, threads| {
+        let program = &selected.program;
+        let mut test = place.command(&program.executable);
         test.current_dir(&program.directory)
             .env("CARGO_MANIFEST_DIR", &program.directory)
             .env(THREADS, threads.to_string())
             .envs(tools.iter().map(|(name, value)| (name, value)));
+        if let Some(tests) = &selected.tests {
+            test.arg("--exact").args(tests);
+        }
         test
     })?;
     ensure!(failed.is_empty(), "these failed: {}", failed.join(", "));
-    let mut examples = gate.place.command("cargo");
-    succeed(examples.args(["test", "--workspace", AWS, "--doc"]))
+    Ok(())
 }
 
-/// Every test program of the workspace, in the order of packages and names.
-fn build(place: &Place) -> Result<Vec<Program>> {
+/// Every test program of a build, in the order of packages and names.
+fn build(place: &Place, what: &[&str]) -> Result<Vec<Program>> {
     let mut cargo = place.command("cargo");
     cargo
-        .args(["test", "--workspace", AWS, "--no-run"])
-        .arg("--message-format=json-render-diagnostics")
+        .arg("test")
+        .args(what)
+        .args(["--no-run", "--message-format=json-render-diagnostics"])
         .stdout(Stdio::piped());
     let mut child = cargo.spawn().context("could not start cargo")?;
     let said = child.stdout.take().context("cargo's output is piped")?;
@@ -82,6 +145,16 @@ fn build(place: &Place) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
+/// The names of a program's tests.
+fn names(place: &Place, program: &Program) -> Result<Vec<String>> {
+    let mut list = place.command(&program.executable);
+    list.args(["--list", "--format", "terse"]).current_dir(&program.directory);
+    let output = list.output().with_context(|| format!("could not start `{}`", shown(&list)))?;
+    ensure!(output.status.success(), "`{}` failed ({})", shown(&list), output.status);
+    let listed = String::from_utf8_lossy(&output.stdout);
+    Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
 /// What was built, if it is a test program.
 fn program(message: Message) -> Option<Program> {
     let Message::CompilerArtifact(artifact) = message else { return None };
@@ -92,21 +165,21 @@ fn program(message: Message) -> Option<Program> {
 }
 
 /// Runs every program, two at once, and names those that failed. `command` is told how many tests a
-/// program may run at once.
+/// program may run at once: the lane of waiting programs runs more of them than there are processors.
 fn run_all(
-    programs: Vec<Program>,
+    selected: Vec<Selected>,
     said: &Path,
-    command: impl Fn(&Program, usize) -> Command + Sync,
+    command: impl Fn(&Selected, usize) -> Command + Sync,
 ) -> Result<Vec<String>> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let left = Mutex::new(VecDeque::from(programs));
-    let lane = |take: fn(&mut VecDeque<Program>) -> Option<Program>, threads: usize| {
+    let left = Mutex::new(VecDeque::from(selected));
+    let lane = |take: fn(&mut VecDeque<Selected>) -> Option<Selected>, threads: usize| {
         let mut failed = Vec::new();
         loop {
             let next = take(&mut left.lock().unwrap_or_else(PoisonError::into_inner));
-            let Some(program) = next else { return Ok(failed) };
-            if !passes(&program, command(&program, threads), said)? {
-                failed.push(program.name);
+            let Some(next) = next else { return Ok(failed) };
+            if !passes(&next.program, command(&next, threads), said)? {
+                failed.push(next.program.name);
             }
         }
     };
@@ -120,7 +193,7 @@ fn run_all(
 }
 
 /// Runs a program to its end, then shows what it said. That goes to a file and not to a pipe: a process
-/// that a killed program left behind would hold a pipe open, and whoever waits can read it before.
+/// that a killed program left behind would hold a pipe open, and a person can read the file before the end.
 fn passes(program: &Program, mut command: Command, said: &Path) -> Result<bool> {
     let shown = shown(&command);
     let said = said.join(program.name.replace('/', "-")).with_extension("log");
@@ -146,17 +219,16 @@ fn passes(program: &Program, mut command: Command, said: &Path) -> Result<bool> 
 mod tests {
     use super::*;
 
-    fn programs(names: &[&str]) -> Vec<Program> {
-        let program = |name: &&str| Program {
-            directory: "/".into(),
-            name: (*name).to_owned(),
-            executable: (*name).into(),
+    fn programs(names: &[&str]) -> Vec<Selected> {
+        let selected = |name: &&str| {
+            let (name, executable) = ((*name).to_owned(), PathBuf::from(*name));
+            Selected { program: Program { directory: "/".into(), name, executable }, tests: None }
         };
-        names.iter().map(program).collect()
+        names.iter().map(selected).collect()
     }
 
-    fn itself(program: &Program, _: usize) -> Command {
-        Command::new(&program.executable)
+    fn itself(selected: &Selected, _: usize) -> Command {
+        Command::new(&selected.program.executable)
     }
 
     #[test]

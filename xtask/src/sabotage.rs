@@ -11,14 +11,18 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::gate::{Context, Step};
+use crate::gate::{Context, Part, Step};
 use crate::place::{Place, succeed, variable};
 
 const FLAG: &str = "--cfg sabotage";
 
 /// The step.
-pub(crate) const STEP: Step =
-    Step { name: "sabotage", what: "every planted bug is found by the simulator", run };
+pub(crate) const STEP: Step = Step {
+    name: "sabotage",
+    what: "every planted bug is found by the simulator",
+    part: Some(Part::Deep),
+    run,
+};
 
 fn run(gate: &Context<'_>) -> Result<()> {
     succeed(test(gate.place).args(["--test", "planted_bugs", "--test", "protocol"]))

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::gate::{Context, Step};
+use crate::gate::{Context, Part, Step};
 use crate::place::{shown, succeed};
 use crate::sabotage;
 use crate::steps::AWS;
@@ -34,7 +34,7 @@ const DIGEST: &str = "digest ";
 
 /// The step.
 pub(crate) const STEP: Step =
-    Step { name: "seeds", what: "the simulator on the gate's seeds", run };
+    Step { name: "seeds", what: "the simulator on the gate's seeds", part: Some(Part::Deep), run };
 
 fn run(gate: &Context<'_>) -> Result<()> {
     let commit = gate.place.git(&["rev-parse", "HEAD"])?;

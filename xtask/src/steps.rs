@@ -2,7 +2,7 @@
 //!
 //! Not here: how they are run (`gate`), and any step of more than a few lines, which has a module.
 
-use crate::gate::Step;
+use crate::gate::{Part, Step};
 use crate::place::succeed;
 use crate::{clean_tree, deny, ec2, programs, sabotage, seeds, tidy, tools};
 
@@ -11,41 +11,65 @@ pub(crate) const AWS: &str = "--features=bullpen/aws";
 
 /// Every step.
 pub(crate) const ALL: &[Step] = &[
-    Step { name: "tools", what: "install what is missing", run: |gate| tools::install(gate.place) },
+    Step {
+        name: "tools",
+        what: "install what the quick steps need and is missing",
+        part: Some(Part::Quick),
+        run: |gate| tools::install(gate.place, Part::Quick),
+    },
+    Step {
+        name: "tools-deep",
+        what: "install what the deep steps need and is missing",
+        part: Some(Part::Deep),
+        run: |gate| tools::install(gate.place, Part::Deep),
+    },
     Step {
         name: "fmt",
         what: "cargo fmt --all --check",
+        part: Some(Part::Quick),
         run: |gate| gate.place.cargo(&["fmt", "--all", "--check"]),
     },
     Step {
         name: "tidy",
-        what: "room rules, source rules, documents",
+        what: "crate rules, source rules, documents",
+        part: Some(Part::Quick),
         run: |gate| tidy::run(gate.place),
     },
+    Step {
+        name: "clippy",
+        what: "cargo clippy on everything but AWS, warnings denied",
+        part: Some(Part::Quick),
+        run: |gate| {
+            let quick = ["clippy", "--workspace", "--exclude", "bullpen-aws", "--all-targets"];
+            gate.place.cargo(&[&quick[..], &["--", "-D", "warnings"]].concat())
+        },
+    },
+    programs::QUICK,
     deny::STEP,
     ec2::STEP,
     Step {
-        name: "clippy",
-        what: "cargo clippy --workspace --all-targets, with and without AWS, warnings denied",
+        name: "clippy-deep",
+        what: "cargo clippy --workspace with AWS, warnings denied",
+        part: Some(Part::Deep),
         run: |gate| {
             let all = ["clippy", "--workspace", "--all-targets", AWS, "--", "-D", "warnings"];
-            gate.place.cargo(&all)?;
-            // Without it other code is left over, and has to be as clean.
-            gate.place.cargo(&["clippy", "-p", "bullpen", "--all-targets", "--", "-D", "warnings"])
+            gate.place.cargo(&all)
         },
     },
     Step {
         name: "doc",
-        what: "cargo doc --workspace --no-deps, with warnings denied",
+        what: "cargo doc --workspace --no-deps with warnings denied, and the documentation's examples",
+        part: Some(Part::Deep),
         run: |gate| {
             let mut doc = gate.place.command("cargo");
             succeed(
                 doc.args(["doc", "--workspace", "--no-deps", AWS])
                     .env("RUSTDOCFLAGS", "-D warnings"),
-            )
+            )?;
+            gate.place.cargo(&["test", "--workspace", AWS, "--doc"])
         },
     },
-    programs::STEP,
+    programs::DEEP,
     seeds::STEP,
     sabotage::STEP,
     clean_tree::STEP,

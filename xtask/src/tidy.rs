@@ -1,4 +1,4 @@
-//! Tidy: the style that a machine can check, as one list of findings.
+//! Tidy: checks the style by rules, and prints one list of findings.
 //!
 //! Every rule is a function over plain data (a file's path and text, a crate's dependencies), so
 //! that its tests need neither a disk nor cargo. A *failure* stops the gate; a *warning* is shown.
@@ -6,9 +6,10 @@
 //! Not here: what rustfmt and clippy check (`rustfmt.toml`, `clippy.toml`), and function length,
 //! which is clippy's `too_many_lines`.
 
+mod actors;
 mod code;
+mod crates;
 mod documents;
-mod rooms;
 mod source;
 mod table;
 mod trust;
@@ -25,7 +26,7 @@ pub(crate) struct File {
     pub(crate) text: String,
 }
 
-/// Something a rule has to say.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) weight: Weight,
@@ -54,10 +55,11 @@ impl Finding {
 /// Checks everything and prints every finding; fails if one is a failure.
 pub(crate) fn run(place: &Place) -> Result<()> {
     let files = files(place)?;
-    let mut findings = rooms::check(place)?;
+    let mut findings = crates::check(place)?;
     findings.extend(files.iter().filter(|file| is_rust(&file.path)).flat_map(source::check));
     findings.extend(documents::check(&files));
     findings.extend(words::check(&files));
+    findings.extend(actors::check(&files));
     findings.extend(trust::check(&files));
     findings.extend(crate::verify_live::check(&files));
 

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
+use crate::gate::Part;
 use crate::place::{Place, succeed};
 use crate::{act, agent, dynamodb_local, ec2, ministack, npm, shellcheck};
 
@@ -19,29 +20,33 @@ const CARGO_DENY_VERSION: &str = "0.20.2";
 /// Components of the toolchain, each with the cargo command it provides.
 const COMPONENTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];
 
-/// Installs every tool that is missing. Does nothing if none is.
-pub(crate) fn install(place: &Place) -> Result<()> {
+/// Installs every tool that a part of the gate needs and that is missing.
+pub(crate) fn install(place: &Place, part: Part) -> Result<()> {
     for (component, command) in COMPONENTS {
         if !answers(place.command("cargo").args([command, "--version"])) {
             succeed(place.command("rustup").args(["component", "add", component]))
                 .with_context(|| format!("could not add the toolchain's {component}"))?;
         }
     }
-    cargo_deny(place)?;
-    agent::tools(place)?;
-    for_tests(place).map(drop)
+    if part == Part::Deep {
+        cargo_deny(place)?;
+        agent::tools(place)?;
+    }
+    for_tests(place, part).map(drop)
 }
 
 /// What the tests run, by the variable that tells them where it is; installs what is missing.
-pub(crate) fn for_tests(place: &Place) -> Result<Vec<(&'static str, PathBuf)>> {
-    let mut tools = vec![
-        (act::VARIABLE, act::TOOL.program(place)?),
-        (ministack::VARIABLE, ministack::TOOL.program(place)?),
-        (ec2::VARIABLE, ec2::TOOL.program(place)?),
-        (shellcheck::VARIABLE, shellcheck::TOOL.program(place)?),
-        (npm::VARIABLE, npm::directory(place)?),
-    ];
-    tools.extend(dynamodb_local::program(place)?.map(|path| (dynamodb_local::VARIABLE, path)));
+pub(crate) fn for_tests(place: &Place, part: Part) -> Result<Vec<(&'static str, PathBuf)>> {
+    let mut tools =
+        vec![(act::VARIABLE, act::TOOL.program(place)?), (npm::VARIABLE, npm::directory(place)?)];
+    if part == Part::Deep {
+        tools.extend([
+            (ministack::VARIABLE, ministack::TOOL.program(place)?),
+            (ec2::VARIABLE, ec2::TOOL.program(place)?),
+            (shellcheck::VARIABLE, shellcheck::TOOL.program(place)?),
+        ]);
+        tools.extend(dynamodb_local::program(place)?.map(|path| (dynamodb_local::VARIABLE, path)));
+    }
     Ok(tools)
 }
 

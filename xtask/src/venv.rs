@@ -1,11 +1,11 @@
-//! Tools that come as Python packages: each is put into an environment of its own in the cache,
-//! at one version, once.
+//! Tools that come as Python packages: each is installed into an environment of its own in the
+//! cache, at one version, once.
 //!
-//! Everything in an environment is named with its digest in `xtask/requirements`, and nothing runs
-//! while it is installed. It is *ready* when it has a copy of that file, which is written last, and
-//! what is in it says that it is the version we want.
+//! `xtask/requirements` names every package of an environment with its digest, and no package runs
+//! code while it is installed. An environment is *ready* when it has a copy of that file, which is
+//! written last, and its program answers with our version.
 //!
-//! Not here: which packages (`act`, `ministack`, `ec2`, `shellcheck`).
+//! Not here: the tools (`act`, `ministack`, `ec2`, `shellcheck`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,18 +18,18 @@ use crate::tools::answers;
 
 /// Every package of a tool, at one version and with its digests; named after the tool.
 const REQUIREMENTS: &str = "xtask/requirements";
-/// The copy of it in an environment that is ready.
+/// The copy of it in a ready environment.
 const READY: &str = "requirements.txt";
 
-/// Which python3: the user's own, and the system's, which may have what the first lacks.
+/// The user's own python3, and the system's, which may have modules that the first lacks.
 const PYTHONS: &[&str] = &["python3", "/usr/bin/python3"];
-/// What a system without a usable one needs; Debian keeps `venv` apart.
+/// The packages for a system without a usable python3; Debian has `venv` in a package of its own.
 const DEBIAN_PACKAGES: &[&str] = &["python3", "python3-venv"];
 
 /// A tool from a Python package.
 #[derive(Debug)]
 pub(crate) struct Tool {
-    /// What it is called; its environment is named after it and the version.
+    /// Its name; its environment is named after it and the version.
     pub(crate) name: &'static str,
     /// Its program in the environment's `bin`.
     pub(crate) program: &'static str,
@@ -41,7 +41,7 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// The path of its program at our version, installing it first if it is not there.
+    /// The path of its program at our version; installs it first if it is missing.
     pub(crate) fn program(&self, place: &Place) -> Result<PathBuf> {
         let root = self.root(place);
         let wanted = std::fs::read(self.requirements(place));
@@ -87,7 +87,8 @@ impl Tool {
         said.trim().strip_prefix(self.answer_prefix) == Some(self.version)
     }
 
-    /// What the digests say, or nothing. Building a package would run it, so none is built.
+    /// Installs packages by their digests, or fails. It builds none, because a build would run
+    /// code.
     fn installation(&self, place: &Place, root: &Path) -> Command {
         let mut pip = place.command(root.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
@@ -97,7 +98,7 @@ impl Tool {
     }
 }
 
-/// `--clear`: what an interrupted run left behind is not built upon.
+/// `--clear` removes an interrupted run's files.
 fn environment(place: &Place, python: &str, root: &Path) -> Command {
     let mut venv = place.command(python);
     venv.args(["-m", "venv", "--clear"]).arg(root);
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_is_ready_when_what_is_in_it_says_so() {
+    fn an_environment_is_ready_when_its_program_answers_with_our_version() {
         assert!(TOOL.is_ready(Path::new("/")), "echo repeats what it is given");
         assert!(!Tool { version: "1.2.4", ..TOOL }.is_ready(Path::new("/")));
         assert!(!Tool { program: "no-such-program", ..TOOL }.is_ready(Path::new("/")));

@@ -1,10 +1,10 @@
-//! `cargo xtask verify-live`: what only a real account can show, and the scripts that look.
+//! `cargo xtask verify-live`: lists and runs the scripts whose checks need a real account.
 //!
-//! An *entry* is a numbered heading of `docs/unverified.md`. It has a *script* in `scripts/verify-live`,
-//! whose header says what it does, needs, touches and costs; the script reads the same header, so what is
-//! said here is what it goes by. Nothing is run unless it is asked for with `--yes`.
+//! An *entry* is a numbered heading of `docs/unverified.md`. It has a *script* in
+//! `scripts/verify-live`, whose header says what it does, needs, touches and costs; the script
+//! checks its tools and variables by the same header. The command runs a script only with `--yes`.
 //!
-//! Not here: the rules that keep entries and scripts together (`rules`), or what the scripts do.
+//! Not here: the rules that keep entries and scripts together (`rules`), or the scripts.
 
 mod rules;
 
@@ -20,7 +20,7 @@ pub(crate) use rules::check;
 const DOCUMENT: &str = "docs/unverified.md";
 const SCRIPTS: &str = "scripts/verify-live/";
 
-/// What a script says of itself, in the comments that it begins with.
+/// A script's header: the comments at its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The entry's number and title, as the document has them.
@@ -34,7 +34,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads `# Key: value` lines; a line that begins with more spaces goes on with the one before.
+    /// Reads `# Key: value` lines; a line that begins with more spaces continues the line before.
     fn read(text: &str) -> Self {
         let mut header = Self::default();
         let mut last: Option<&mut String> = None;
@@ -69,7 +69,7 @@ impl Header {
         self.entry.split_once(". ")?.0.parse().ok()
     }
 
-    /// As the list shows it.
+    /// The header in the list.
     fn summary(&self) -> String {
         format!(
             "{}\n    needs:   {}\n    touches: {}\n    costs:   {}",
@@ -89,7 +89,7 @@ impl Header {
             .join("; ")
     }
 
-    /// Everything, as said before it is run.
+    /// The whole header, which the command prints before it runs the script.
     fn whole(&self) -> String {
         let optional = if self.optional.is_empty() { "nothing" } else { &self.optional };
         let taken = format!("    takes:   {}", optional.replace(' ', ", "));
@@ -97,18 +97,13 @@ impl Header {
     }
 }
 
-/// What is asked for.
+/// The command's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// All entries in a few lines each.
+    /// Lists all entries in a few lines each.
     List,
-    /// One of them, said and perhaps run.
-    One {
-        /// Its number.
-        number: u32,
-        /// Whether it is run.
-        yes: bool,
-    },
+    /// Prints one entry, and runs its script if `yes` is set.
+    One { number: u32, yes: bool },
 }
 
 pub(crate) fn understand(arguments: &[&str]) -> Option<Wish> {
@@ -147,11 +142,11 @@ fn one(place: &Place, scripts: &[(&str, Header)], number: u32, yes: bool) -> Res
         return Ok(());
     }
     println!();
-    // In our place, so that an interrupt reaches it alone, and it removes what it made.
+    // Replaces our process, so that an interrupt reaches the script alone, and it cleans up.
     Err(place.command("bash").arg(path).exec()).with_context(|| format!("could not start {path}"))
 }
 
-/// The scripts, in the order of their numbers. What lies deeper is theirs.
+/// The scripts, in the order of their numbers. Deeper directories have their libraries.
 fn scripts(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| {
         let name = file.path.strip_prefix(SCRIPTS);
@@ -192,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_wish_is_understood() {
+    fn only_complete_arguments_are_accepted() {
         assert_eq!(understand(&[]), Some(Wish::List));
         assert_eq!(understand(&["3"]), Some(Wish::One { number: 3, yes: false }));
         assert_eq!(understand(&["3", "--yes"]), Some(Wish::One { number: 3, yes: true }));

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unanswered_transaction_leaves_everything_open_and_a_denied_one_nothing() {
+    fn an_unanswered_transaction_leaves_every_write_open_and_a_denied_one_none() {
         assert_eq!(fate_of_all(Ok(Transacted::Done)), Fate::Done);
         assert_eq!(fate_of_all(Err(Verdict::Open("late".into()))), Fate::Open);
         let denied = Fault::Denied("no".to_owned());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_of_them_may_have_caused_is_tried_one_by_one() {
+    fn writes_are_sent_alone_if_one_of_them_may_have_caused_the_failure() {
         let odd = Fault::Unclassified("ValidationException".to_owned());
         for verdict in
             [Verdict::Contended, Verdict::Refused(Fault::Throttled), Verdict::Refused(odd)]

@@ -5,8 +5,7 @@
 //! agent's unit. If a step fails, the machine prints why on its console and powers off. Later boots
 //! start the units only: cloud-init does not run the script again.
 //!
-//! Not here: how a machine downloads, what the payload contains, and what the agent does with it
-//! (`bullpen_agent::machine`).
+//! Not here: downloads, and the contents and use of the payload (`bullpen_agent::machine`).
 
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ const PLAN_MARK: &str = "@plan@";
 const FETCH_MARK: &str = "@fetch@";
 const PAYLOAD_MARK: &str = "@payload@";
 
-/// What an instance does at its first boot.
+/// The parameters of an instance's first boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootPlan {
     /// When the watchdog powers the machine off, counted from each boot; in whole seconds.

@@ -128,7 +128,7 @@ pub async fn permissions(
     Ok(answers)
 }
 
-/// What dry runs refer to.
+/// The resources that dry runs name.
 struct Asked<'a> {
     client: Client,
     stack: &'a StackName,

@@ -1,11 +1,10 @@
-//! What AWS answers when it does not do what it was asked, in the ports' words.
+//! Translate failed AWS calls into the ports' words.
 //!
-//! [`TABLE`] is the one table from AWS's codes to what they mean to us. What a call's failure means
-//! is a [`Verdict`]: the condition did not hold, the call certainly did nothing, or nobody can say.
-//! A call that was given up on, or whose answer broke off, may have landed; so may one that the
-//! service itself failed at.
+//! [`TABLE`] is the only table of AWS's error codes. A failed call gets a [`Verdict`]: its
+//! condition did not hold, it certainly did nothing, or the outcome is unknown. The outcome is
+//! unknown if the call timed out, its answer broke off, or AWS reports an error of its own.
 //!
-//! Not here: trying again (the engine does), except for writes that met in a transaction.
+//! Not here: retries (the engine's, and [`crate::transaction`]'s for contended writes).
 
 use std::error::Error;
 
@@ -17,21 +16,21 @@ use bullpen_core::ports::Fault;
 #[cfg(feature = "mailbox")]
 use bullpen_core::ports::Written;
 
-/// What a failed call means.
+/// The outcome of a failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The condition did not hold.
     Lost,
-    /// Another write to the same item was under way; nothing was done.
+    /// Another write to the same item was under way; the call did nothing.
     Contended,
-    /// Nothing was done.
+    /// The call did nothing.
     Refused(Fault),
-    /// It may have been done.
+    /// The call may have taken effect; the text says why it is unknown.
     Open(String),
 }
 
 impl Verdict {
-    /// As a conditional write's answer.
+    /// The answer of a conditional write.
     #[cfg(feature = "mailbox")]
     pub(crate) fn written<T>(self) -> Result<Written<T>, Fault> {
         match self {
@@ -39,16 +38,16 @@ impl Verdict {
             Self::Contended => Err(Fault::Throttled),
             Self::Refused(fault) => Err(fault),
             Self::Open(how) => {
-                tracing::debug!(how, "a write is open");
+                tracing::debug!(how, "outcome of write unknown");
                 Ok(Written::Unknown)
             }
         }
     }
 
-    /// As the fault of a call that has no condition.
+    /// The fault of a call without a condition.
     pub(crate) fn fault(self) -> Fault {
         match self {
-            Self::Lost => Fault::Unclassified("a condition failed where none was set".to_owned()),
+            Self::Lost => Fault::Unclassified("a condition failed, but none was set".to_owned()),
             Self::Contended => Fault::Throttled,
             Self::Refused(fault) => fault,
             Self::Open(how) => Fault::Unavailable(how),
@@ -56,7 +55,7 @@ impl Verdict {
     }
 }
 
-/// What a code means.
+/// The meaning of an error code.
 #[derive(Clone, Copy, Debug)]
 enum Meaning {
     Lost,
@@ -65,9 +64,9 @@ enum Meaning {
     NotFound,
     /// Refused for a while.
     Later,
-    /// Refused until somebody does this.
+    /// Refused until an operator follows this hint.
     Denied(&'static str),
-    /// The service failed; what it was doing may be done.
+    /// AWS failed; the call may have taken effect.
     Open,
 }
 
@@ -91,7 +90,8 @@ const SERVICE_ROLE: &str = "the first launch of an account makes roles of EC2's 
      spot.amazonaws.com and ec2fleet.amazonaws.com";
 const TOO_LARGE: &str = "a shard of the ledger's table is full";
 
-/// AWS's codes. Those of SQS may have a prefix, which is cut off where the whole is not known.
+/// AWS's error codes. SQS may put a prefix before a code; `by_code` cuts it off if it does not know
+/// the whole.
 const TABLE: &[(&str, Meaning)] = &[
     ("ConditionalCheckFailed", Meaning::Lost),
     ("ConditionalCheckFailedException", Meaning::Lost),
@@ -156,43 +156,43 @@ const TABLE: &[(&str, Meaning)] = &[
     ("ServiceUnavailableException", Meaning::Open),
 ];
 
-/// What an answer with this code means. Unknown codes are kept verbatim.
+/// The verdict on an answer with this code. Keeps unknown codes verbatim.
 pub(crate) fn by_code(code: &str, message: &str, status: u16) -> Verdict {
     const SERVER_ERRORS: u16 = 500;
     let meaning = |code: &str| TABLE.iter().find(|(known, _)| *known == code);
     let bare = code.rsplit('.').next().unwrap_or(code);
     let found = meaning(code).or_else(|| meaning(bare));
-    // What is said is said as AWS says it.
+    // Report the table's spelling of the code.
     let (code, known) = found.map_or((code, None), |(known, meaning)| (*known, Some(*meaning)));
-    // What AWS says of a signature has many lines.
+    // AWS's message about a wrong signature has many lines; faults have one.
     let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    let said = || if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
+    let text = || if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
     match known {
         Some(Meaning::Lost) => Verdict::Lost,
         Some(Meaning::Contended) => Verdict::Contended,
         Some(Meaning::Throttled) => Verdict::Refused(Fault::Throttled),
         Some(Meaning::NotFound) => Verdict::Refused(Fault::NotFound),
-        Some(Meaning::Later) => Verdict::Refused(Fault::Unavailable(said())),
+        Some(Meaning::Later) => Verdict::Refused(Fault::Unavailable(text())),
         Some(Meaning::Denied(hint)) => {
-            Verdict::Refused(Fault::Denied(format!("{} ({hint})", said())))
+            Verdict::Refused(Fault::Denied(format!("{} ({hint})", text())))
         }
-        Some(Meaning::Open) => Verdict::Open(said()),
-        None if status >= SERVER_ERRORS => Verdict::Open(said()),
-        None => Verdict::Refused(Fault::Unclassified(said())),
+        Some(Meaning::Open) => Verdict::Open(text()),
+        None if status >= SERVER_ERRORS => Verdict::Open(text()),
+        None => Verdict::Refused(Fault::Unclassified(text())),
     }
 }
 
-/// What a failed call means.
+/// The verdict on a failed call.
 pub(crate) fn judge<E>(error: &SdkError<E, HttpResponse>) -> Verdict
 where
     E: ProvideErrorMetadata + Error + 'static,
 {
     match error {
         SdkError::ServiceError(answer) => {
-            let (said, status) = (answer.err(), answer.raw().status().as_u16());
-            // AWS always names a code; something else may be at the endpoint.
-            let unnamed = format!("HTTP {status} without a code of AWS's ({PLACE})");
-            by_code(said.code().unwrap_or(&unnamed), said.message().unwrap_or_default(), status)
+            let (error, status) = (answer.err(), answer.raw().status().as_u16());
+            // AWS always names a code; the endpoint may be another server.
+            let unnamed = format!("HTTP {status} without an AWS error code ({PLACE})");
+            by_code(error.code().unwrap_or(&unnamed), error.message().unwrap_or_default(), status)
         }
         SdkError::ConstructionFailure(_) => {
             Verdict::Refused(Fault::Unclassified(format!("AWS was not called: {}", chain(error))))
@@ -205,7 +205,7 @@ where
     }
 }
 
-/// A call without credentials fails before it is sent.
+/// Whether the SDK found no credentials; it then fails before it sends the call.
 fn is_about_credentials(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(<dyn Error>::is::<CredentialsError>)
 }
@@ -214,11 +214,11 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 
-/// The causes in one line: the SDK's own text names none of them.
+/// The causes in one line: the SDK's own text omits them.
 fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut said: Vec<String> = causes(error).skip(1).map(ToString::to_string).collect();
-    said.dedup();
-    if said.is_empty() { error.to_string() } else { said.join(": ") }
+    let mut texts: Vec<String> = causes(error).skip(1).map(ToString::to_string).collect();
+    texts.dedup();
+    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
 }
 
 #[cfg(test)]

@@ -5,17 +5,7 @@
 //! | `in#<key>` | `order_gen`, `order_step` (its rank), `assigned`, `order_doc`, `credential_doc` |
 //! | `out#<key>` | `beat_boot`, `beat_seq`, `beat_doc`; for each kind `gen_<kind>`, `signal_<kind>` |
 //!
-//! Every write is one `UpdateItem` that reads nothing first: the rules that decide whether an order,
-//! a beat or a signal is stored are its condition. The credential is apart from the order, so that
-//! removing it needs no reading either. An agent uses `GetItem` on its inbox and `UpdateItem` on its
-//! report, and nothing else.
-//!
-//! Assignments to many agents go in transactions ([`crate::batch`]). A withdrawal always goes alone:
-//! what it stores depends on what was assigned before, and a transaction returns nothing.
-//!
-//! Nothing wakes a waiter: `wait` sleeps.
-//!
-//! Not here: the rules themselves (`Inbox::accept`, `Beat::follows`); the conditions only repeat them.
+//! Each write is one conditional `UpdateItem`. Not here: the rules of `Inbox` and `Beat`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,19 +29,25 @@ use crate::table::{ITEM_VERSION, Item, Key, Stored, Table, json, n, s, seconds};
 use crate::transaction::BUILT;
 
 /// The mailboxes of one stack.
+///
+/// An agent calls only `GetItem` on its inbox and `UpdateItem` on its report. The credential is an
+/// attribute of its own, so that `redact` removes it without a read. `post_all` sends assignments
+/// in transactions ([`crate::batch`]) but each withdrawal alone: the inbox it leaves depends on the
+/// stored assignment, and a transaction returns nothing. Nothing wakes a waiting agent: `wait`
+/// sleeps.
 pub struct DynamoMailbox<C> {
     table: Table,
     clock: Arc<C>,
 }
 
 impl<C: Clock> DynamoMailbox<C> {
-    /// The mailboxes of this stack. The clock tells how long to wait, and what may be forgotten.
+    /// The mailboxes of this stack. It uses the clock to wait and to set `forget_at`.
     pub fn new(config: &SdkConfig, stack: &StackName, clock: Arc<C>) -> Self {
         Self { table: Table::new(config, stack.mailbox_table()), clock }
     }
 
-    /// A change that keeps the item for its whole time again. What a newer program wrote it leaves
-    /// alone.
+    /// A change that also restarts the item's time to live. It leaves an item of a newer version
+    /// unchanged.
     fn change(&self, key: &Key, set: &str, condition: &str) -> Change {
         let keep_until = self.clock.now().after(Limits::DEFAULT.mailbox_ttl);
         let change = Change {
@@ -63,11 +59,11 @@ impl<C: Clock> DynamoMailbox<C> {
         change.with(":v", n(ITEM_VERSION)).with(":forget", seconds(keep_until))
     }
 
-    /// An order that is stored if it is newer than what is stored.
+    /// Stores an order if it is newer than the stored one.
     fn posting(&self, key: &MailboxKey, order: &Order) -> Change {
         const NEWER: &str = "attribute_not_exists(order_gen) OR order_gen < :gen \
              OR (order_gen = :gen AND order_step < :step)";
-        let (rank, (credential, bare)) = (order.rank(), apart(order));
+        let (rank, (credential, bare)) = (order.rank(), without_credential(order));
         let assigned = match order {
             Order::Assigned(_) => ":gen",
             Order::Withdrawn(_) => "if_not_exists(assigned, :none)",
@@ -95,16 +91,16 @@ impl<C: Clock> DynamoMailbox<C> {
         change
     }
 
-    /// An assignment as a part of many; none for a withdrawal.
+    /// An assignment as a part of a transaction; `None` for a withdrawal.
     fn assigning(&self, key: &MailboxKey, order: &Order) -> Option<TransactionPart<Inbox>> {
         let Order::Assigned(_) = order else { return None };
-        // An accepted assignment is the whole inbox, whatever was there.
+        // An accepted assignment replaces the whole inbox.
         let stores = Inbox::accept(None, order.clone()).ok()?;
         Some(TransactionPart { write: self.posting(key, order).part(&self.table), stores })
     }
 }
 
-/// A conditional change of one item: a call of its own, or a part of a transaction.
+/// A conditional update of one item, sent alone or as a part of a transaction.
 struct Change {
     key: Item,
     expression: String,
@@ -139,7 +135,7 @@ impl Change {
     }
 }
 
-/// What an update did; none if its condition did not hold.
+/// Sends an update; `None` if its condition did not hold.
 async fn send(update: UpdateItemFluentBuilder) -> Result<Option<UpdateItemOutput>, Verdict> {
     match update.send().await.map_err(|error| judge(&error)) {
         Ok(done) => Ok(Some(done)),
@@ -148,7 +144,7 @@ async fn send(update: UpdateItemFluentBuilder) -> Result<Option<UpdateItemOutput
     }
 }
 
-/// An update whose condition may fail: then what it brought is dropped.
+/// Sends an update and drops its data if the condition does not hold.
 async fn send_or_drop(update: UpdateItemFluentBuilder) -> Result<(), Fault> {
     send(update).await.map(drop).map_err(Verdict::fault)
 }
@@ -183,10 +179,10 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
     }
 
     async fn redact(&self, key: &MailboxKey, generation: Generation) -> Result<(), Fault> {
-        // Step 0 is an assignment.
-        const ITS_OWN: &str = "order_gen = :gen AND order_step = :assignment";
+        // The step of an assignment is 0.
+        const SAME_ASSIGNMENT: &str = "order_gen = :gen AND order_step = :assignment";
         let update = self
-            .change(&inbox_key(key), " REMOVE credential_doc", ITS_OWN)
+            .change(&inbox_key(key), " REMOVE credential_doc", SAME_ASSIGNMENT)
             .with(":gen", n(generation))
             .with(":assignment", n(0));
         send_or_drop(update.alone(&self.table)).await
@@ -238,7 +234,7 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
 }
 
 /// An order's credential, and the order without it.
-fn apart(order: &Order) -> (Option<bullpen_core::mailbox::Credential>, Order) {
+fn without_credential(order: &Order) -> (Option<bullpen_core::mailbox::Credential>, Order) {
     match order {
         Order::Assigned(assignment) => (
             assignment.credential.clone(),
@@ -250,7 +246,7 @@ fn apart(order: &Order) -> (Option<bullpen_core::mailbox::Credential>, Order) {
 
 fn stored_inbox(stored: &Stored) -> Result<Inbox, Fault> {
     if stored.text("order_doc")?.len() > MAILBOX_BYTES_MAX {
-        return Err(stored.unreadable("longer than any order of ours"));
+        return Err(stored.unreadable("the order is too long"));
     }
     let mut order: Order = stored.document("order_doc")?;
     if let (Order::Assigned(assignment), Some(_)) = (&mut order, stored.maybe("credential_doc")) {
@@ -259,7 +255,8 @@ fn stored_inbox(stored: &Stored) -> Result<Inbox, Fault> {
     Ok(Inbox { assigned: Generation(stored.number("assigned")?), order })
 }
 
-/// What an agent wrote, or whoever has root on its instance: any attribute, of any type and length.
+/// Reads a report. Its writer is an agent or another process with root on the instance, so it may
+/// have any attribute of any type and length.
 fn read_report(item: Item) -> Result<Report, UnreadableReport> {
     let stored = Stored::new(item).map_err(|fault| match fault {
         Fault::Unreadable(why) => UnreadableReport::because(why),
@@ -276,11 +273,11 @@ fn stored_report(stored: &Stored) -> Result<Report, UnreadableReport> {
     }
     let signals = stored.texts_beginning("signal_");
     let signals =
-        signals.ok_or_else(|| UnreadableReport::because("one of its signals is no text"))?;
+        signals.ok_or_else(|| UnreadableReport::because("one of its signals is not a text"))?;
     RawReport { beat, signals: signals.into_iter().collect() }.read()
 }
 
-/// A kind as it is spelled everywhere else.
+/// A kind as serde spells it.
 fn kind_name(kind: SignalKind) -> String {
     match serde_json::to_value(kind) {
         Ok(serde_json::Value::String(name)) => name,
@@ -302,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inbox_is_as_it_always_was() {
+    fn an_inbox_matches_its_fixture() {
         let assignment = Assignment {
             generation: Generation(7),
             owner: Owner::Job("41234567890".into()),
@@ -322,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_as_it_always_was() {
+    fn a_report_matches_its_fixture() {
         let beat = Beat { seq: 9, at: at(), phase: AgentPhase::Busy, boot: "boot-1".to_owned() };
         let signal = Signal {
             generation: Generation(7),
@@ -337,9 +334,9 @@ mod tests {
     }
 
     #[test]
-    fn an_order_gives_up_its_credential() {
+    fn an_order_is_separated_from_its_credential() {
         let inbox = stored_inbox(&stored(include_str!("../fixtures/v1/inbox.json"))).unwrap();
-        let (credential, bare) = apart(&inbox.order);
+        let (credential, bare) = without_credential(&inbox.order);
         assert!(credential.is_some());
         assert!(matches!(bare, Order::Assigned(Assignment { credential: None, .. })));
     }

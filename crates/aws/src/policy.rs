@@ -1,16 +1,10 @@
-//! Who may do what at AWS: every policy of a stack, from one table.
+//! The IAM policies of a stack, all from one table.
 //!
-//! A row says which actions, on what, under which conditions, who needs it, and whether we call it or AWS
-//! asks for it on our behalf. A policy is the rows of one party, with the stack's name, region and account
-//! filled in. Nothing in it reaches what does not carry the stack's tag or name.
+//! A row names actions, resources, conditions and the parties that need it, and says whether we
+//! call an action or AWS checks it on our behalf. A party's policy is its rows with the stack's
+//! name, region and account filled in. No row reaches a resource without the stack's tag or name.
 //!
-//! Three parties. The *control plane* is `bullpen serve`, and whoever runs `refresh`, `doctor` and
-//! `destroy`. A *workflow* step gets and gives back machines with `provision`, `release` and `refresh` in a
-//! stack that is there: it launches, starts, ends and tags machines and makes the launch template of a
-//! launch if that is missing, but makes and removes no table or queue, and stops no machine. An *instance*
-//! reads and writes its own two items of the mailbox table.
-//!
-//! Not here: making roles or profiles; they are the user's.
+//! Not here: creating roles or profiles; the operator does that.
 
 use serde_json::{Map, Value, json};
 
@@ -19,56 +13,58 @@ use bullpen_core::parameters;
 use crate::ec2::tags;
 use crate::names::StackName;
 
-/// Whose policy.
+/// A party that has a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
-    /// The service, and an operator's commands.
+    /// `bullpen serve`, and the operator's `refresh`, `doctor` and `destroy`.
     ControlPlane,
-    /// A step of a workflow.
+    /// A step of a workflow that runs `provision`, `release` or `refresh` in an existing stack. It
+    /// launches, starts, terminates and tags machines and creates a launch's missing template. It
+    /// creates and removes no table or queue, and stops no machine.
     Workflow,
-    /// The role of instances.
+    /// The role of instances: reads and writes an instance's own two items of the mailbox table.
     Instance,
 }
 
-/// What fills the table in.
+/// The values that fill the table in.
 #[derive(Clone, Debug)]
 pub struct PolicySettings {
-    /// Whose.
+    /// The name of the stack.
     pub stack: StackName,
-    /// Where.
+    /// The region of the stack.
     pub region: String,
-    /// The account's number; nothing for any, as a policy's account is its own.
+    /// The account's number; with `None` any account, as a policy grants only within its own.
     pub account: Option<String>,
     /// The instance profile's name or ARN.
     pub instance_profile: String,
-    /// The name of its role.
+    /// The name of the profile's role.
     pub role: String,
-    /// Where instances may be launched; anywhere if none is named.
+    /// The subnets to launch instances in; every subnet if empty.
     pub subnets: Vec<String>,
-    /// What they are guarded by; anything if none is named.
+    /// The security groups of instances; every group if empty.
     pub security_groups: Vec<String>,
-    /// What instances fetch, `s3://bucket/key` or otherwise.
+    /// The addresses that instances download from, `s3://bucket/key` or others.
     pub fetched: Vec<String>,
-    /// Whether a workflow's steps have no credential of their own, and need the tokens that `refresh`
-    /// keeps.
+    /// Whether workflow steps have no credential of their own and use the tokens that `refresh`
+    /// stores.
     pub kept_tokens: bool,
 }
 
 /// Why an action is in a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// We call it.
+    /// We call the action.
     Called,
-    /// AWS asks for it on behalf of this call of ours.
+    /// AWS checks the action when we make this call.
     For(&'static str),
 }
 
-/// What a row is about.
+/// The resources of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
-    /// Actions that know no resources.
+    /// Every resource; some actions accept no narrower one.
     Anything,
-    /// What a launch makes and is made from, beside instances and templates.
+    /// The resources that a launch uses and creates, except instances and templates.
     LaunchParts,
     Instances,
     Templates,
@@ -82,31 +78,31 @@ enum On {
     Objects,
 }
 
-/// Under which conditions.
+/// The condition of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum If {
     Always,
-    /// It carries the stack's tag.
+    /// The resource has the stack's tag.
     Ours,
-    /// It is given the stack's tag.
+    /// The call gives the resource the stack's tag.
     BecomesOurs,
-    /// It is given the stack's tag as it is made.
+    /// The call creates the resource with the stack's tag.
     MadeOurs,
-    /// It carries the stack's tag, and only tags that change are put on.
+    /// The resource has the stack's tag, and the call sets only tags that we change later.
     OursRetagged,
-    /// It is handed to EC2.
+    /// The call passes the role to EC2.
     ForEc2,
-    /// It is a role of one of the services that launches go through.
+    /// The role belongs to one of the services that launches use.
     OfLaunchServices,
-    /// The item is one of the tokens that `refresh` keeps.
+    /// The item is one of the tokens that `refresh` stores.
     KeptToken,
     /// The item is an order to an instance, which may hold a credential.
     Order,
-    /// The item is the caller's own of this kind.
+    /// The item is the calling instance's own, of this direction.
     OwnItem(&'static str),
 }
 
-/// A row.
+/// One statement of a policy.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     id: &'static str,
@@ -128,7 +124,7 @@ const BOTH: &[Party] = &[ControlPlane, Workflow];
 const OPERATOR: &[Party] = &[ControlPlane];
 const MACHINE: &[Party] = &[Instance];
 const STEP: &[Party] = &[Workflow];
-/// The call that a launch is.
+/// The call that launches machines.
 const LAUNCH: &str = "ec2:CreateFleet";
 
 const fn row(
@@ -141,7 +137,7 @@ const fn row(
     Row { id, actions, on, when, parties, denies: false }
 }
 
-/// Everything that anybody may do.
+/// The permissions of all parties.
 const TABLE: &[Row] = &[
     row(
         "Look",
@@ -237,7 +233,8 @@ const TABLE: &[Row] = &[
             STEP,
         )
     },
-    // A step settles an order of its own by `GetItem`, and reads reports in batches.
+    // A step reads an order only to settle its own unanswered write, with `GetItem`. It reads
+    // reports in batches.
     Row {
         denies: true,
         ..row(
@@ -306,7 +303,7 @@ const TABLE: &[Row] = &[
     },
 ];
 
-/// A party's policy.
+/// The policy document of a party.
 pub fn document(party: Party, settings: &PolicySettings) -> Value {
     let rows = TABLE.iter().filter(|row| row.parties.contains(&party));
     let rows = rows.filter(|row| !(settings.kept_tokens && row.when == KeptToken));
@@ -314,7 +311,7 @@ pub fn document(party: Party, settings: &PolicySettings) -> Value {
     json!({ "Version": "2012-10-17", "Statement": statements })
 }
 
-/// Who may be the role of instances: instances.
+/// The trust policy of the instances' role: EC2 instances may assume it.
 pub fn instance_trust() -> Value {
     json!({
         "Version": "2012-10-17",
@@ -326,7 +323,7 @@ pub fn instance_trust() -> Value {
     })
 }
 
-/// What a party is allowed, and why.
+/// The actions that a party is allowed, and why.
 pub fn allowed(party: Party) -> Vec<(&'static str, Why)> {
     let rows = TABLE.iter().filter(|row| row.parties.contains(&party) && !row.denies);
     let mut all: Vec<_> = rows.flat_map(|row| row.actions).copied().collect();
@@ -335,7 +332,7 @@ pub fn allowed(party: Party) -> Vec<(&'static str, Why)> {
     all
 }
 
-/// A row as a statement; nothing if there is nothing that it would be about.
+/// The statement of a row; `None` if the settings name no resource for it.
 fn statement(row: &Row, settings: &PolicySettings) -> Option<Value> {
     let resources = settings.resources(row.on);
     let actions: Vec<&str> = row.actions.iter().map(|(action, _)| *action).collect();
@@ -361,12 +358,12 @@ impl PolicySettings {
         format!("arn:{}:{service}:{}:{}:{rest}", self.partition(), self.region, self.account())
     }
 
-    /// Something that is in no region.
+    /// The ARN of a resource without a region.
     fn global(&self, service: &str, rest: &str) -> String {
         format!("arn:{}:{service}::{}:{rest}", self.partition(), self.account())
     }
 
-    /// Which of AWS's worlds the region is of.
+    /// The AWS partition of the region.
     fn partition(&self) -> &'static str {
         match &*self.region {
             region if region.starts_with("cn-") => "aws-cn",
@@ -375,7 +372,7 @@ impl PolicySettings {
         }
     }
 
-    /// The object that is fetched from S3; nothing if it is fetched from elsewhere.
+    /// The ARN of an object in S3; `None` for another address.
     fn object(&self, url: &str) -> Option<String> {
         url.strip_prefix("s3://").map(|path| format!("arn:{}:s3:::{path}", self.partition()))
     }
@@ -390,7 +387,7 @@ impl PolicySettings {
         match on {
             On::Anything => vec!["*".to_owned()],
             On::LaunchParts => {
-                // An image has no account in its name.
+                // The ARN of an image has no account.
                 let mut parts =
                     vec![format!("arn:{}:ec2:{}::image/*", self.partition(), self.region)];
                 let kinds = ["fleet", "network-interface", "spot-instances-request", "volume"];
@@ -416,7 +413,7 @@ impl PolicySettings {
         }
     }
 
-    /// With its indexes.
+    /// The state table and its indexes.
     fn state_table(&self) -> Vec<String> {
         let state = self.arn("dynamodb", &format!("table/{}", self.stack.state_table()));
         let indexes = format!("{state}/index/*");
@@ -438,7 +435,7 @@ impl PolicySettings {
         let stack = self.stack.to_string();
         let (carries, is_given) =
             (format!("aws:ResourceTag/{}", tags::STACK), format!("aws:RequestTag/{}", tags::STACK));
-        let told = match when {
+        let condition = match when {
             Always => json!({}),
             Ours => json!({ "StringEquals": { carries: stack } }),
             BecomesOurs => json!({ "StringEquals": { is_given: stack } }),
@@ -454,13 +451,12 @@ impl PolicySettings {
             OfLaunchServices => json!({ "StringEquals": {
                 "iam:AWSServiceName": ["ec2fleet.amazonaws.com", "spot.amazonaws.com"],
             } }),
-            // One such item among others is enough: a batch must not bring it along.
+            // `ForAnyValue`, so that a batch with one such item among others is denied too.
             KeptToken => json!({ "ForAnyValue:StringEquals": {
                 "dynamodb:LeadingKeys": [format!("d#{}", parameters::TOKENS)],
             } }),
-            // As above.
             Order => json!({ "ForAnyValue:StringLike": { "dynamodb:LeadingKeys": ["in#*"] } }),
-            // A request without a leading key would pass "all of none are".
+            // `ForAllValues` allows a request without a leading key; `Null` refuses it.
             OwnItem(kind) => json!({
                 "ForAllValues:StringEquals": {
                     "dynamodb:LeadingKeys": [format!("{kind}#${{aws:userid}}")],
@@ -468,8 +464,8 @@ impl PolicySettings {
                 "Null": { "dynamodb:LeadingKeys": "false" },
             }),
         };
-        match told {
-            Value::Object(told) => told,
+        match condition {
+            Value::Object(condition) => condition,
             _ => Map::new(),
         }
     }

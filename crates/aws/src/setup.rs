@@ -1,10 +1,10 @@
-//! A stack's two tables: making them, refusing those of another layout, removing them.
+//! A stack's two tables: create them, refuse tables of another layout, remove them.
 //!
-//! Everything here may be done again at any time and by several at once. The layout's version is an
-//! item of the state table, so that a program finds out before it writes anything whether it and the
-//! table mean the same.
+//! Every function may run again at any time, in several processes at once. An item of the state
+//! table holds the version of the layout, so that a program refuses another layout before it
+//! writes.
 //!
-//! Not here: queues; each is made by `Queues::ensure` when its class is known.
+//! Not here: queues (`Queues::ensure` creates each when its class is known).
 
 use std::time::Duration;
 
@@ -27,69 +27,69 @@ use crate::table::{ITEM_VERSION, Key, Table, n};
 /// The layout that this program reads and writes.
 pub const LAYOUT: u32 = 1;
 
-/// How often a new table is looked at until it can be used.
+/// How often `ready` and `gone` look at a table before they give up.
 const LOOKS_MAX: u32 = 60;
-/// How long between two looks. A table takes some ten seconds.
+/// The time between two looks. AWS creates a table in some ten seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const BUILT: &str = "everything that the request needs is set";
 
 /// Why a stack's tables cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// AWS would not.
+    /// An AWS call failed.
     #[error("the tables of the stack cannot be set up")]
     Aws(#[from] Fault),
-    /// It is not there.
+    /// A table does not exist.
     #[error("table {table} does not exist: run `bullpen refresh`")]
     Missing {
-        /// Which one.
+        /// Its name.
         table: String,
     },
-    /// Another program's, or another version's.
+    /// Another version of Bullpen created the table.
     #[error(
         "table {table} has layout {found}; this program works with layout {LAYOUT} only: \
              use the version of Bullpen that made it, or another stack"
     )]
     OtherLayout {
-        /// Which one.
+        /// Its name.
         table: String,
-        /// What it has.
+        /// The layout that it has.
         found: u32,
     },
-    /// Something else has the name.
+    /// A table of another program has the name.
     #[error(
-        "table {table} is not one of Bullpen's: its keys or indexes are others; name the \
-             stack otherwise"
+        "table {table} does not belong to Bullpen: its keys or indexes differ; choose another \
+             name for the stack"
     )]
     NotOurs {
-        /// Which one.
+        /// Its name.
         table: String,
     },
-    /// Its removal takes too long.
-    #[error("table {table} is being removed and is still there; try again in a minute")]
+    /// AWS has not removed the table in time.
+    #[error("table {table} is still being removed; try again in a minute")]
     StillThere {
-        /// Which one.
+        /// Its name.
         table: String,
     },
-    /// It takes too long.
-    #[error("table {table} was made and cannot be used yet; try again in a minute")]
+    /// AWS has not created the table in time.
+    #[error("table {table} is still being created; try again in a minute")]
     NotReady {
-        /// Which one.
+        /// Its name.
         table: String,
     },
 }
 
-/// What a table is made of.
+/// The keys and indexes of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     /// `pk` and `sk`, with the local indexes.
     State,
-    /// `pk` alone, because an instance's policy is by `pk`.
+    /// `pk` only, because the policy of instances confines each by `pk`.
     Mailbox,
 }
 
 impl Shape {
-    /// The key's attributes, in their order.
+    /// The key's attributes, in order.
     fn key(self) -> &'static [(&'static str, KeyType)] {
         match self {
             Self::State => &[("pk", KeyType::Hash), ("sk", KeyType::Range)],
@@ -104,7 +104,7 @@ impl Shape {
         }
     }
 
-    /// Whether a table that exists is of this shape.
+    /// Whether an existing table has this shape.
     fn fits(self, table: &TableDescription) -> bool {
         let has = |index: &Index| {
             let mut found = table.local_secondary_indexes().iter();
@@ -129,8 +129,8 @@ fn tables(config: &SdkConfig, stack: &StackName) -> [(Table, Shape); 2] {
     ]
 }
 
-/// Makes what is missing of a stack's tables and refuses what is there and of another layout; says what
-/// was made. Where nothing is missing nothing is written.
+/// Creates the missing tables of a stack and refuses existing ones of another layout. Returns the
+/// changes; writes nothing if nothing is missing.
 pub async fn ensure(
     config: &SdkConfig,
     stack: &StackName,
@@ -146,13 +146,13 @@ pub async fn ensure(
     }
     for (table, shape) in &tables {
         ready(table, *shape, clock).await?;
-        if forget_by_itself(table).await? {
-            done.push(format!("table {} forgets by itself", table.name));
+        if enable_expiry(table).await? {
+            done.push(format!("enabled expiry of items in table {}", table.name));
         }
     }
     let [(state, _), _] = &tables;
-    if recoverable(state).await? {
-        done.push(format!("table {} can be taken back in time", state.name));
+    if enable_recovery(state).await? {
+        done.push(format!("enabled point-in-time recovery of table {}", state.name));
     }
     if state.get(&stamp_key(), true).await?.is_none() {
         stamp(state).await?;
@@ -161,7 +161,7 @@ pub async fn ensure(
     Ok(done)
 }
 
-/// Which of a stack's tables are not there. Changes nothing.
+/// The names of a stack's missing tables. Changes nothing.
 pub async fn missing(config: &SdkConfig, stack: &StackName) -> Result<Vec<String>, SetupError> {
     let mut missing = Vec::new();
     for (table, _) in tables(config, stack) {
@@ -172,26 +172,27 @@ pub async fn missing(config: &SdkConfig, stack: &StackName) -> Result<Vec<String
     Ok(missing)
 }
 
-/// Removes a stack's tables, and waits until they are gone; says which. The ledger's goes last: while it
-/// is there, whoever was interrupted can begin again. A table that is not ours stays, and then both do.
+/// Removes a stack's tables, waits until they are gone, and returns the changes. It removes the
+/// ledger's table last, so that an interrupted `bullpen destroy` can run again. If one table is not
+/// ours, it removes neither.
 pub async fn remove(
     config: &SdkConfig,
     stack: &StackName,
     clock: &impl Clock,
 ) -> Result<Vec<String>, SetupError> {
     let [state, mailbox] = tables(config, stack);
-    let mut there = Vec::new();
+    let mut existing = Vec::new();
     for (table, shape) in [mailbox, state] {
         match describe(&table).await? {
             Some(found) if !shape.fits(&found) => {
                 return Err(SetupError::NotOurs { table: table.name });
             }
-            Some(_) => there.push(table),
+            Some(_) => existing.push(table),
             None => {}
         }
     }
     let mut done = Vec::new();
-    for table in there {
+    for table in existing {
         delete(&table).await?;
         gone(&table, clock).await?;
         done.push(format!("removed table {}", table.name));
@@ -202,11 +203,11 @@ pub async fn remove(
 async fn delete(table: &Table) -> Result<(), Fault> {
     match table.client.delete_table().table_name(&table.name).send().await {
         Ok(_) => Ok(()),
-        // Somebody else removed it, or is about to.
+        // Another process removed it, or is removing it.
         Err(error)
-            if error.as_service_error().is_some_and(|said| {
-                DeleteTableError::is_resource_not_found_exception(said)
-                    || DeleteTableError::is_resource_in_use_exception(said)
+            if error.as_service_error().is_some_and(|error| {
+                DeleteTableError::is_resource_not_found_exception(error)
+                    || DeleteTableError::is_resource_in_use_exception(error)
             }) =>
         {
             Ok(())
@@ -225,7 +226,7 @@ async fn gone(table: &Table, clock: &impl Clock) -> Result<(), SetupError> {
     Err(SetupError::StillThere { table: table.name.clone() })
 }
 
-/// Whether a stack's tables are there and of this layout. Changes nothing.
+/// Checks that a stack's tables exist and have this layout. Changes nothing.
 pub async fn verify(config: &SdkConfig, stack: &StackName) -> Result<(), SetupError> {
     let tables = tables(config, stack);
     for (table, shape) in &tables {
@@ -271,7 +272,7 @@ async fn create(table: &Table, shape: Shape) -> Result<(), Fault> {
         .set_local_secondary_indexes((!indexes.is_empty()).then_some(indexes));
     match call.send().await {
         Ok(_) => Ok(()),
-        // Somebody else was quicker; its shape is looked at next.
+        // Another process created it first; `ready` checks its shape next.
         Err(error)
             if error
                 .as_service_error()
@@ -283,7 +284,8 @@ async fn create(table: &Table, shape: Shape) -> Result<(), Fault> {
     }
 }
 
-/// Keys only: a listing reads the items as they are, and a write that moves none costs nothing here.
+/// Projects keys only: a listing reads the items themselves, and a write that changes no sort key
+/// costs nothing in the index.
 fn local(index: Index) -> LocalSecondaryIndex {
     let keys_only = Projection::builder().projection_type(ProjectionType::KeysOnly).build();
     LocalSecondaryIndex::builder()
@@ -308,8 +310,8 @@ async fn ready(table: &Table, shape: Shape, clock: &impl Clock) -> Result<(), Se
     Err(SetupError::NotReady { table: table.name.clone() })
 }
 
-/// Lets DynamoDB delete what is past its time; whether that had to be said.
-async fn forget_by_itself(table: &Table) -> Result<bool, Fault> {
+/// Makes DynamoDB delete items after their `forget_at`; returns whether that was a change.
+async fn enable_expiry(table: &Table) -> Result<bool, Fault> {
     let answer = table.client.describe_time_to_live().table_name(&table.name).send().await;
     let answer = answer.map_err(|error| judge(&error).fault())?;
     let status = answer.time_to_live_description.and_then(|found| found.time_to_live_status);
@@ -322,8 +324,8 @@ async fn forget_by_itself(table: &Table) -> Result<bool, Fault> {
     call.send().await.map(|_| true).map_err(|error| judge(&error).fault())
 }
 
-/// Lets an operator go back to any second of the last weeks; whether that had to be said.
-async fn recoverable(table: &Table) -> Result<bool, Fault> {
+/// Lets an operator restore any second of the last weeks; returns whether that was a change.
+async fn enable_recovery(table: &Table) -> Result<bool, Fault> {
     if is_recoverable(table).await? {
         return Ok(false);
     }
@@ -333,10 +335,7 @@ async fn recoverable(table: &Table) -> Result<bool, Fault> {
     match call.send().await.map_err(|error| judge(&error).fault()) {
         Ok(_) => Ok(true),
         Err(fault) if is_unknown(&fault) => {
-            tracing::warn!(
-                table = table.name,
-                "this DynamoDB knows no recovery to a point in time"
-            );
+            tracing::warn!(table = table.name, "point-in-time recovery not supported by DynamoDB");
             Ok(false)
         }
         Err(fault) => Err(fault),
@@ -358,16 +357,16 @@ async fn is_recoverable(table: &Table) -> Result<bool, Fault> {
     }
 }
 
-/// DynamoDB Local, which forgets everything anyway.
+/// Whether the server does not know the operation, as DynamoDB Local does not; it keeps no data.
 fn is_unknown(fault: &Fault) -> bool {
-    matches!(fault, Fault::Unclassified(said) if said.starts_with("UnknownOperationException"))
+    matches!(fault, Fault::Unclassified(text) if text.starts_with("UnknownOperationException"))
 }
 
 fn stamp_key() -> Key {
     Key { pk: "layout".to_owned(), sk: Some("layout".to_owned()) }
 }
 
-/// Writes the layout's version where there is none.
+/// Writes the layout's version if the table has none.
 async fn stamp(state: &Table) -> Result<(), Fault> {
     let call = state
         .client

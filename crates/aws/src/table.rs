@@ -1,9 +1,9 @@
-//! One DynamoDB table as this room uses it: items, their version, reading one or many.
+//! A DynamoDB table: encode items, check their version, read one or many.
 //!
-//! Every item carries `v`, the version of its shape. A reader that meets a newer one says so and
-//! touches nothing. Every document in an item is JSON, so that an operator can read it.
+//! Every item has `v`, the version of its shape; a reader refuses an item with a newer version and
+//! changes nothing. Every document in an item is JSON, so that an operator can read it.
 //!
-//! Not here: conditions; each write has its own, beside the rule that it keeps.
+//! Not here: conditions; each is beside the write that it guards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -19,46 +19,46 @@ use serde::de::DeserializeOwned;
 
 use crate::fault::judge;
 
-/// The version of every item's shape that is written.
+/// The version of the item shapes that this program writes.
 pub(crate) const ITEM_VERSION: u32 = 1;
-/// Keys per call: what `BatchGetItem` allows.
+/// The most keys that `BatchGetItem` accepts in one call.
 const KEYS_PER_CALL_MAX: usize = 100;
 
-/// An item, as the SDK has it.
+/// An item, as the SDK represents it.
 #[expect(clippy::disallowed_types, reason = "the SDK's type; nothing here depends on its order")]
 pub(crate) type Item = std::collections::HashMap<String, AttributeValue>;
 
-/// A text.
+/// A text attribute.
 pub(crate) fn s(text: impl Into<String>) -> AttributeValue {
     AttributeValue::S(text.into())
 }
 
-/// A number; never more digits than DynamoDB keeps.
+/// A number attribute; never more digits than DynamoDB keeps.
 pub(crate) fn n(number: impl Display) -> AttributeValue {
     AttributeValue::N(number.to_string())
 }
 
-/// A document.
+/// A JSON document in a text attribute.
 pub(crate) fn json(document: &impl Serialize) -> AttributeValue {
     s(serde_json::to_string(document).expect("our documents have string keys only"))
 }
 
-/// When DynamoDB may delete an item by itself: whole seconds, never early.
+/// The time after which DynamoDB may delete an item: whole seconds, never early.
 pub(crate) fn seconds(at: Timestamp) -> AttributeValue {
     const MILLIS_PER_SECOND: i64 = 1_000;
     n(at.as_millis().div_euclid(MILLIS_PER_SECOND) + 1)
 }
 
-/// Where an item is.
+/// The key of an item.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) pk: String,
-    /// The mailboxes' table has none: an instance is confined to its own two `pk`.
+    /// The mailbox table has none: its policy confines an instance to its own two values of `pk`.
     pub(crate) sk: Option<String>,
 }
 
 impl Key {
-    /// The attributes that are the key.
+    /// The key as attributes.
     pub(crate) fn attributes(&self) -> Item {
         let sk = self.sk.as_ref().map(|sk| ("sk".to_owned(), s(sk)));
         std::iter::once(("pk".to_owned(), s(&self.pk))).chain(sk).collect()
@@ -78,7 +78,7 @@ impl Key {
     }
 }
 
-/// An item that is known to be of a version that can be read.
+/// An item whose version this program can read.
 #[derive(Debug)]
 pub(crate) struct Stored {
     item: Item,
@@ -98,46 +98,47 @@ impl Stored {
         }
     }
 
-    /// The texts of all attributes that begin so, in the order of their names, which are cut off
-    /// there; none if one of them is no text.
+    /// The texts of all attributes whose names begin with `with`, by the rest of the name; `None`
+    /// if one of them is not a text.
     pub(crate) fn texts_beginning(&self, with: &str) -> Option<BTreeMap<&str, &str>> {
         let named =
             self.item.iter().filter_map(|(name, value)| Some((name.strip_prefix(with)?, value)));
         named.map(|(name, value)| Some((name, value.as_s().ok()?.as_str()))).collect()
     }
 
-    /// Whether there is such an attribute, of any type.
+    /// Whether the item has this attribute, of any type.
     pub(crate) fn has(&self, attribute: &str) -> bool {
         self.item.contains_key(attribute)
     }
 
-    /// A text that may be absent.
+    /// An optional text attribute.
     pub(crate) fn maybe(&self, attribute: &str) -> Option<&str> {
         self.item.get(attribute)?.as_s().ok().map(String::as_str)
     }
 
-    /// A text.
+    /// A required text attribute.
     pub(crate) fn text(&self, attribute: &str) -> Result<&str, Fault> {
         self.maybe(attribute).ok_or_else(|| self.unreadable(&format!("no text {attribute:?}")))
     }
 
-    /// A number that may be absent.
+    /// An optional number attribute.
     pub(crate) fn maybe_number<T: std::str::FromStr>(
         &self,
         attribute: &str,
     ) -> Result<Option<T>, Fault> {
         let Some(value) = self.item.get(attribute) else { return Ok(None) };
         let number = value.as_n().ok().and_then(|digits| digits.parse().ok());
-        number.map(Some).ok_or_else(|| self.unreadable(&format!("{attribute:?} is no such number")))
+        let refusal = || self.unreadable(&format!("{attribute:?} is not a number in range"));
+        number.map(Some).ok_or_else(refusal)
     }
 
-    /// A number.
+    /// A required number attribute.
     pub(crate) fn number<T: std::str::FromStr>(&self, attribute: &str) -> Result<T, Fault> {
         let number = self.maybe_number(attribute)?;
         number.ok_or_else(|| self.unreadable(&format!("no number {attribute:?}")))
     }
 
-    /// A document.
+    /// A required JSON document.
     pub(crate) fn document<T: DeserializeOwned>(&self, attribute: &str) -> Result<T, Fault> {
         serde_json::from_str(self.text(attribute)?)
             .map_err(|error| self.unreadable(&format!("{attribute:?}: {error}")))
@@ -149,7 +150,7 @@ impl Stored {
     }
 }
 
-/// A table.
+/// A table and the client that calls it.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pub(crate) client: Client,
@@ -162,7 +163,7 @@ impl Table {
         Self { client: Client::new(config), name }
     }
 
-    /// One item.
+    /// Reads one item.
     pub(crate) async fn get(&self, key: &Key, consistent: bool) -> Result<Option<Stored>, Fault> {
         let call = self.client.get_item().table_name(&self.name).set_key(Some(key.attributes()));
         let answer = call.consistent_read(consistent).send().await;
@@ -170,7 +171,7 @@ impl Table {
         found.map(Stored::new).transpose()
     }
 
-    /// Many items by key; absent ones are left out.
+    /// Reads many items; the answer omits absent ones.
     pub(crate) async fn get_all(
         &self,
         keys: &BTreeSet<Key>,
@@ -180,8 +181,8 @@ impl Table {
         found.into_iter().map(|(key, stored)| Ok((key, stored?))).collect()
     }
 
-    /// What `read` makes of each of many items; absent ones are left out. An item is dropped as soon as
-    /// it is read: an instance may have filled its own up to 400 KB.
+    /// Reads many items and decodes each with `read`; the answer omits absent ones. It keeps no raw
+    /// item: an instance may fill its own up to 400 KB.
     pub(crate) async fn get_each<T>(
         &self,
         keys: &BTreeSet<Key>,
@@ -194,7 +195,8 @@ impl Table {
         Ok(try_join_all(calls).await?.into_iter().flatten().collect())
     }
 
-    /// Asks again for what the service left out, as long as every answer brings something.
+    /// Asks again for the keys that DynamoDB left unprocessed, as long as every answer has
+    /// progress.
     async fn get_chunk<T>(
         &self,
         keys: &[&Key],
@@ -203,7 +205,7 @@ impl Table {
     ) -> Result<Vec<(Key, T)>, Fault> {
         let mut left: Vec<Item> = keys.iter().map(|key| key.attributes()).collect();
         let mut found = Vec::new();
-        // Each answer leaves less, so this ends.
+        // Every answer leaves fewer keys, so the loop ends.
         while !left.is_empty() {
             let asked = left.len();
             let wanted = KeysAndAttributes::builder().set_keys(Some(left));
@@ -225,33 +227,33 @@ impl Table {
     }
 }
 
-/// Items as files: what was once written must stay readable.
+/// Items in fixture files: every version that was ever written must stay readable.
 #[cfg(test)]
 pub(crate) mod fixture {
     use serde_json::{Map, Value};
 
     use super::{AttributeValue, Stored};
 
-    /// An item from a file, where texts, numbers and nulls are written as in JSON.
+    /// Reads an item from a JSON file of texts, numbers and nulls.
     pub(crate) fn stored(file: &str) -> Stored {
         let parsed: Map<String, Value> = serde_json::from_str(file).unwrap();
         let value = |value: Value| match value {
             Value::String(text) => AttributeValue::S(text),
             Value::Number(number) => AttributeValue::N(number.to_string()),
             Value::Null => AttributeValue::Null(true),
-            other => panic!("no item has {other}"),
+            other => panic!("unexpected value {other}"),
         };
         let item = parsed.into_iter().map(|(name, found)| (name, value(found))).collect();
         Stored::new(item).unwrap()
     }
 
-    /// Fails if an item is not written as it is in the file.
+    /// Fails if an item's encoding differs from the file.
     #[cfg(feature = "ledger")]
     pub(crate) fn is_written_as(item: &super::Item, file: &str) {
         let value = |value: &AttributeValue| match value {
             AttributeValue::S(text) => Value::from(text.as_str()),
             AttributeValue::N(digits) => serde_json::from_str(digits).unwrap(),
-            other => panic!("no item has {other:?}"),
+            other => panic!("unexpected value {other:?}"),
         };
         let written: Map<String, Value> =
             item.iter().map(|(name, found)| (name.clone(), value(found))).collect();

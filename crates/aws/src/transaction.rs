@@ -1,6 +1,7 @@
-//! Transactions: several items in one call, all of them or none.
+//! Transactions: write several items in one call, all of them or none.
 //!
-//! Not here: writes that only go together ([`crate::batch`]), or what a failed condition means.
+//! Not here: independent writes that share calls ([`crate::batch`]), or what a failed condition
+//! means.
 
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{CancellationReason, TransactWriteItem};
@@ -11,40 +12,40 @@ use bullpen_core::ports::Written;
 use crate::fault::{Verdict, by_code, judge};
 use crate::table::{Stored, Table};
 
-/// How often a transaction that met another is tried again at once. The other is over by then,
-/// unless many meet; that is for the caller to slow down for.
+/// How often a contended transaction is sent at once, without a pause. The other write has ended by
+/// then, unless there are many; for those the caller must slow down.
 #[cfg(feature = "ledger")]
-const MEETINGS_MAX: u32 = 8;
+const ATTEMPTS_MAX: u32 = 8;
 
 /// Why building a request cannot fail.
 pub(crate) const BUILT: &str = "everything that the request needs is set";
 
-/// How a transaction went.
+/// The outcome of a transaction.
 #[derive(Debug)]
 pub(crate) enum Transacted {
-    /// All of it was done.
+    /// DynamoDB wrote all parts.
     Done,
-    /// Nothing was, because these parts' conditions did not hold: for each part none if its own did,
-    /// else the item as it was, if there was one.
+    /// DynamoDB wrote nothing, because a condition failed. One entry for each part; `None` if the
+    /// part's own condition held.
     Failed(Vec<Option<FailedPart>>),
 }
 
 /// A part whose condition did not hold.
 #[derive(Debug)]
 pub(crate) struct FailedPart {
-    /// What was there instead, if the part asked to be told.
+    /// The stored item, if there is one and the part asked for it.
     #[cfg_attr(not(feature = "ledger"), expect(dead_code, reason = "only the ledger asks"))]
     pub(crate) stored: Option<Stored>,
 }
 
-/// Writes all parts or none. One that meets another write is tried again.
+/// Writes all parts or none; sends a contended transaction again.
 #[cfg(feature = "ledger")]
 pub(crate) async fn transact(
     table: &Table,
     parts: Vec<TransactWriteItem>,
 ) -> Result<Transacted, Verdict> {
     let mut answer = Err(Verdict::Contended);
-    for _ in 0..MEETINGS_MAX {
+    for _ in 0..ATTEMPTS_MAX {
         answer = once(table, parts.clone()).await;
         if !matches!(answer, Err(Verdict::Contended)) {
             break;
@@ -72,8 +73,7 @@ pub(crate) async fn once(
     }
 }
 
-/// What a cancelled transaction means: a condition that failed is the answer, whatever else was in
-/// the way.
+/// The verdict on a cancelled transaction. A failed condition outweighs every other reason.
 fn judge_reasons(reasons: &[CancellationReason]) -> Verdict {
     const NO_REASON: &str = "None";
     const REQUEST_ERROR: u16 = 400;
@@ -86,7 +86,7 @@ fn judge_reasons(reasons: &[CancellationReason]) -> Verdict {
     if verdicts.contains(&Verdict::Lost) {
         return Verdict::Lost;
     }
-    // A refusal that stays is worth more than one that passes.
+    // Prefer a refusal to contention: contention passes, a refusal may not.
     verdicts.sort_by_key(|verdict| *verdict == Verdict::Contended);
     let unnamed = || {
         Verdict::Refused(Fault::Unclassified("a transaction was cancelled without a reason".into()))
@@ -107,7 +107,7 @@ fn failed(reasons: &[CancellationReason]) -> Result<Transacted, Verdict> {
     parts.map(Transacted::Failed).map_err(Verdict::Refused)
 }
 
-/// A transaction's answer where a failed condition means that it lost.
+/// The answer of a transaction in which any failed condition means lost.
 #[cfg(feature = "ledger")]
 pub(crate) fn written(transacted: Result<Transacted, Verdict>) -> Result<Written<()>, Fault> {
     match transacted {
@@ -127,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_condition_is_the_answer_whatever_else_was_in_the_way() {
+    fn a_failed_condition_outweighs_every_other_reason() {
         let mixed = reasons(&["None", "TransactionConflict", "ConditionalCheckFailed"]);
         assert_eq!(judge_reasons(&mixed), Verdict::Lost);
     }
 
     #[test]
-    fn a_meeting_is_tried_again_and_a_refusal_is_not() {
+    fn contention_is_retried_and_a_refusal_is_not() {
         assert_eq!(judge_reasons(&reasons(&["TransactionConflict"])), Verdict::Contended);
         let both = reasons(&["TransactionConflict", "ThrottlingError"]);
         assert_eq!(judge_reasons(&both), Verdict::Refused(Fault::Throttled));
@@ -154,7 +154,7 @@ mod tests {
         let Ok(Transacted::Failed(parts)) = failed(&parts) else { panic!("not failed") };
         assert!(parts[0].is_none());
         assert!(parts[1].as_ref().is_some_and(|part| part.stored.is_none()));
-        let there = parts[2].as_ref().and_then(|part| part.stored.as_ref()).unwrap();
-        assert_eq!(there.number::<u64>("rev"), Ok(7));
+        let stored = parts[2].as_ref().and_then(|part| part.stored.as_ref()).unwrap();
+        assert_eq!(stored.number::<u64>("rev"), Ok(7));
     }
 }

@@ -13,20 +13,20 @@ use crate::exit::Exit;
 use crate::render;
 use crate::workflow::Failure;
 
-/// Which machine.
+/// The machine that the agent runs on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AgentArgs {
     /// The machine's directory
     #[arg(long, value_name = "DIR")]
     machine: PathBuf,
-    /// Which boot of the machine this is
+    /// The id of this boot of the machine
     #[arg(long, value_name = "BOOT")]
     boot: String,
 }
 
-/// Lives until the machine is to end.
+/// Runs the agent until its machine is to end.
 pub(crate) fn run(args: &AgentArgs) -> Exit {
-    match live(args) {
+    match run_agent(args) {
         Ok(_) => Exit::Done,
         Err(error) => {
             let failure = Failure::new(Exit::Failed, &error);
@@ -36,13 +36,13 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
     }
 }
 
-/// By the way that leads to this machine's mailboxes.
-fn live(args: &AgentArgs) -> Result<SelfEndReason, LiveError> {
+/// Runs the agent with the adapter of this machine's mailbox.
+fn run_agent(args: &AgentArgs) -> Result<SelfEndReason, LiveError> {
     let clock = SystemClock::new();
     #[cfg(feature = "aws")]
     if let machine::MailboxPlace::DynamoDb { .. } = machine::mailbox_place(&args.machine)? {
-        let postbox = bullpen_aws::instance::InDynamoDb;
-        return machine::run(&args.machine, &args.boot, &clock, &postbox);
+        let mailbox = bullpen_aws::instance::InDynamoDb;
+        return machine::run(&args.machine, &args.boot, &clock, &mailbox);
     }
     machine::run(&args.machine, &args.boot, &clock, &InFile)
 }

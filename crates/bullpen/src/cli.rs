@@ -1,6 +1,6 @@
-//! The command line: what can be said, and which part of the runtime answers.
+//! The command line: the subcommands with their help, and the dispatch to their modules.
 //!
-//! Not here: doing it.
+//! Not here: the subcommands themselves.
 
 use std::process::ExitCode;
 
@@ -28,93 +28,96 @@ struct Cli {
 enum Command {
     /// Show the main job on this machine, without an account anywhere
     ///
-    /// A service keeps two standby pools, and a GitHub of its own tells it of twenty jobs, in bursts,
-    /// with real agents and real jobs and a state of its own; all of it is gone at the end. With
-    /// --workflow three workflow runs without a service: a cold one, a warm one, and two requests at
-    /// once. Exits with 0 if all of it went as it should, and with 130 or 143 if it was interrupted.
+    /// A service keeps two standby pools, and a stand-in for GitHub sends it twenty jobs in bursts.
+    /// Agents and jobs are real, and the demo removes its state at the end. With --workflow it
+    /// plays three workflow runs without a service: a cold run, a warm run, and a run with two
+    /// requests at once. Exits with 0 if nothing went wrong, and with 130 or 143 if it was
+    /// interrupted.
     Demo(demo::DemoArgs),
     /// Read labels as the service would
     #[command(subcommand)]
     Labels(LabelsCommand),
-    /// Look at standby pools, and order something of one
+    /// Show standby pools, plan them, and give them orders
     ///
-    /// Without anything more it shows what each pool of the stack is to keep, what it has, what it
-    /// waits on, and what was done lately. What is configured comes from where `serve` has it; with
-    /// none of that it shows what the ledger remembers.
+    /// Without a subcommand it shows each pool's target, its machines, the notes of its plan and
+    /// its last actions. The configuration has the same source as in `serve`; without one the
+    /// command shows the pools in the ledger.
     Pools(Box<pools::PoolsArgs>),
     /// Check runs-on.yml and bullpen.toml
     ///
     /// Exits with 0 if there are no errors, with 1 if there are, and with 64 if a file cannot be
     /// read or an argument is wrong.
     Lint(lint::LintArgs),
-    /// Take GitHub's webhooks and give every job a runner, until told to end
+    /// Receive GitHub's webhooks and give every job a runner, until a signal ends the service
     ///
-    /// Prints one line of JSON with its addresses when it listens. On SIGTERM or SIGINT it takes
-    /// nothing new on, finishes what has begun or hands it back, and exits with 143 or 130. Exits
-    /// with 64 if an option or a file is wrong, and with 1 or 69 if it could not begin.
+    /// Prints one line of JSON with its addresses when it listens. On SIGTERM or SIGINT it starts
+    /// no new work, finishes its open work or hands it back, and exits with 143 or 130. Exits with
+    /// 64 if an option or a file is wrong, and with 1 or 69 if it could not start.
     Serve(Box<serve::ServeArgs>),
-    /// Get machines for a workflow, and the label that its jobs are to name
+    /// Get machines for a workflow, and the label for its jobs
     ///
     /// Every option can be given as a variable too: --instance-count as INPUT_INSTANCE-COUNT or
-    /// `INPUT_INSTANCE_COUNT`. Exits with 0 if all machines are there, with 75 if there is no room
-    /// for them now, with 69 if GitHub does not answer, with 130 or 143 if it was cancelled, with 64
-    /// if an option is wrong, and with 1 otherwise. Unless it is 0, everything it took goes back.
+    /// `INPUT_INSTANCE_COUNT`. Exits with 0 if all machines are ready, with 75 if there is no
+    /// capacity for them now, with 69 if GitHub does not answer, with 130 or 143 if it was
+    /// cancelled, with 64 if an option is wrong, and with 1 otherwise. Unless it exits with 0, it
+    /// gives all machines back.
     Provision(Box<ProvisionArgs>),
     /// Give the machines of a request, or of a whole run attempt, back
     ///
     /// Every option can be given as a variable too: --request as `INPUT_REQUEST`.
     Release(Box<ReleaseArgs>),
-    /// Bring the stack in order: reap, reconcile, advertise again
+    /// Bring the stack to its desired state: reap, reconcile, advertise idle machines again
     ///
     /// Every option can be given as a variable too: --dry-run as INPUT_DRY-RUN or `INPUT_DRY_RUN`.
     Refresh(Box<RefreshArgs>),
     /// Show machines, requests and queues
     Status(StackArgs),
-    /// Check whether this stack could work, and say what to do where it could not
+    /// Check whether this stack can work, and print advice where it cannot
     ///
-    /// Changes nothing. One line for each check; exits with 1 if one failed.
+    /// Changes nothing. Prints one line for each check; exits with 1 if one failed.
     Doctor(Box<CommonArgs>),
-    /// End every machine of a stack, and remove what is kept of it
+    /// End every machine of a stack, and remove its state
     Destroy(Box<workflow::DestroyArgs>),
-    /// Print who may do what at AWS, as JSON for IAM
+    /// Print a policy for AWS, as JSON for IAM
     ///
-    /// For the control plane, a workflow's steps and instances: what each needs in this stack and no
-    /// more. Nothing is asked of AWS.
+    /// A policy for the control plane, a workflow's steps or instances, with the permissions that
+    /// they need in this stack and no more. The command makes no call to AWS.
     #[cfg(feature = "aws")]
     Policies(Box<policies::PoliciesArgs>),
-    /// Look at the ledger
+    /// Inspect the ledger
     #[command(subcommand)]
     Ledger(LedgerCommand),
-    /// Tell why a job waited, where it is, and what happens next
+    /// Show why a job waited, where it is, and what happens next
     ///
-    /// Reads the ledger only, whether or not the service runs. Exits with 1 if there is no such job
-    /// in it, and with 64 if that is no job.
+    /// Reads the ledger only, whether or not the service runs. Exits with 1 if the ledger does not
+    /// have the job, and with 64 if the argument is not a job.
     Explain(explain::ExplainArgs),
     /// Run simulated worlds
     #[command(subcommand)]
     Sim(SimCommand),
-    /// Live as the agent of a machine of the process fleet
+    /// Run the agent of a machine of the process fleet
     ///
-    /// The fleet starts it. Exits with 0 if the machine is to end, and with 1 if the agent could not
-    /// live and may be started again.
+    /// The machine's supervisor starts it. Exits with 0 if the machine is to end, and with 1 if the
+    /// agent failed and may be started again.
     Agent(agent::AgentArgs),
-    /// Run a GitHub of its own on this machine, for trying things out
+    /// Run a stand-in for GitHub on this machine, to try Bullpen out
     ///
-    /// Prints one line of JSON with its address, which is what a real GitHub's API address would be,
-    /// and its token, and runs until it is interrupted. The token can have scripts run here, so it is
-    /// new each time, every request needs it, and it listens on loopback only.
+    /// Prints one line of JSON with its token and its address, which takes the place of GitHub's
+    /// API address, and runs until it is interrupted. The token allows scripts to run on this
+    /// machine. So it is new at each start, every request needs it, and the stand-in listens on
+    /// loopback only.
     StandIn(stand_in::StandInArgs),
-    /// Be a runner program for the stand-in, with the official one's arguments, in this directory
+    /// Run the stand-in's runner program in this directory, with the official program's arguments
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     StandInRunner(stand_in_runner::RunnerArgs),
-    /// Be the supervisor of a machine of the process fleet, which starts it
+    /// Supervise a machine of the process fleet, which starts this command
     #[command(hide = true)]
     Supervise(supervise::SuperviseArgs),
 }
 
 #[derive(Debug, Subcommand)]
 enum LabelsCommand {
-    /// Show what a job's labels ask for, and what is wrong with them
+    /// Show what a job's labels request, and their errors
     Parse(labels::ParseArgs),
 }
 
@@ -132,7 +135,7 @@ enum SimCommand {
     Explore(explore::ExploreArgs),
 }
 
-/// Parses the arguments and does what they say.
+/// Parses the arguments and runs their subcommand.
 pub(crate) fn main() -> ExitCode {
     if let Err(refused) = inputs::refuse_secrets(std::env::args_os().skip(1)) {
         render::error(&refused.to_string(), None);
@@ -141,7 +144,7 @@ pub(crate) fn main() -> ExitCode {
     match Cli::try_parse() {
         Ok(cli) => run(cli.command),
         Err(error) => {
-            // Help and version are not errors; clap knows which stream each belongs to.
+            // Help and version are not errors; clap prints each to its stream.
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
             let printed = error.print();
             if printed.is_err() { Exit::Failed } else { exit }.into()
@@ -150,9 +153,9 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> ExitCode {
-    let unwatched =
+    let is_daemon =
         matches!(command, Command::Agent(_) | Command::Serve(_) | Command::Supervise(_));
-    let level = if unwatched { LevelFilter::INFO } else { LevelFilter::OFF };
+    let level = if is_daemon { LevelFilter::INFO } else { LevelFilter::OFF };
     log::begin(&inputs::environment(), level);
     let exit = match command {
         Command::Demo(args) => demo::demo(&args),

@@ -1,29 +1,29 @@
-//! Reading a `runs-on.yml` for the commands that need what it says.
+//! Reads a `runs-on.yml` for the commands that need its configuration.
 //!
-//! Not here: telling everything that is wrong with it (`lint`).
+//! Not here: printing all its findings (`lint`).
 
 use std::path::Path;
 
 use bullpen_core::config::runs_on::{self, Config};
 use bullpen_core::severity::Severity;
 
-/// Why a configuration cannot be used, and what to do about it.
+/// Why a configuration cannot be used, with advice.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unusable {
-    /// What happened, and where.
+    /// The error and its place.
     pub(crate) what: String,
-    /// What to do.
+    /// The advice.
     pub(crate) hint: Option<String>,
 }
 
 impl Unusable {
-    /// Without anything to do about it.
+    /// An error without advice.
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), hint: None }
     }
 }
 
-/// What the file says, if it may be believed, without the pools that may not.
+/// Reads the configuration in a file, without its broken pools.
 pub(crate) fn load(path: &Path) -> Result<Config, Unusable> {
     let shown = path.display();
     let bytes = std::fs::read(path)
@@ -31,7 +31,7 @@ pub(crate) fn load(path: &Path) -> Result<Config, Unusable> {
     judged(&shown.to_string(), &bytes)
 }
 
-/// The same of a text that is somewhere else.
+/// Reads the configuration in a text. `shown` is its place, for errors.
 pub(crate) fn judged(shown: &str, bytes: &[u8]) -> Result<Config, Unusable> {
     let (config, findings) = runs_on::read(bytes).into_parts();
     config.ok_or_else(|| {
@@ -43,7 +43,7 @@ pub(crate) fn judged(shown: &str, bytes: &[u8]) -> Result<Config, Unusable> {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
-        let hint = Some(format!("`bullpen lint {shown}` tells all of it"));
+        let hint = Some(format!("`bullpen lint {shown}` shows every error"));
         Unusable { what: format!("{shown}:{first}{more}"), hint }
     })
 }

@@ -1,28 +1,28 @@
-//! Exit codes are API: scripts match on them. Add, never renumber.
+//! The exit codes. They are API, because scripts match on them: add codes, never renumber them.
 //!
-//! Not here: the messages that go with them.
+//! Not here: the messages.
 
 use std::process::ExitCode;
 
-/// How the command ended.
+/// A command's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// Done.
+    /// The command succeeded.
     Done = 0,
-    /// Failed, with the reason.
+    /// The command failed, and printed the reason.
     Failed = 1,
-    /// A plan is not empty: there is something to do.
+    /// A plan has actions.
     Planned = 10,
-    /// The arguments are off.
+    /// The arguments or the configuration are wrong.
     Usage = 64,
-    /// GitHub, or a store, did not answer.
+    /// GitHub or a store did not answer.
     Unavailable = 69,
     /// There is no capacity; a retry may help.
     NoCapacity = 75,
-    /// Interrupted, and cleaned up.
+    /// SIGINT ended the command, which cleaned up.
     Interrupted = 130,
-    /// Terminated, and cleaned up.
+    /// SIGTERM ended the command, which cleaned up.
     Terminated = 143,
 }
 

@@ -1,4 +1,4 @@
-//! `bullpen explain`: why a job waited, from the ledger alone.
+//! `bullpen explain`: shows why a job waited, from the ledger alone.
 //!
 //! Not here: finding the reasons (`bullpen_core::explain`), or recording them (`core::job`).
 
@@ -25,7 +25,7 @@ pub(crate) struct ExplainArgs {
     stack: StackArgs,
 }
 
-/// Explains a job.
+/// Runs `bullpen explain`.
 pub(crate) fn explain(args: &ExplainArgs) -> Exit {
     run_command(async |environment| run(args, environment).await)
 }
@@ -36,7 +36,7 @@ async fn run(args: &ExplainArgs, environment: &Environment) -> Result<Exit, Fail
         what: format!("{:?} is not a job", args.job),
         hint: Some(hint.to_owned()),
     })?;
-    inspect(&args.stack, environment, |json| Explaining { job, json }).await
+    inspect(&args.stack, environment, |json| ExplainCommand { job, json }).await
 }
 
 /// Reads a job id, or the address of the job's page.
@@ -57,23 +57,23 @@ fn job_id(text: &str) -> Result<JobId, &'static str> {
             Ok(JobId::new(id))
         }
         (Some(id), Some("runs"), Some("actions")) if is_number(id) => {
-            Err("that is a run: open the job in it and take that page's address")
+            Err("that is a run: open the job in it, and give that page's address")
         }
         _ => Err(FORMS),
     }
 }
 
 /// `bullpen explain`, once its arguments are read.
-struct Explaining {
+struct ExplainCommand {
     job: JobId,
     json: bool,
 }
 
-impl Command for Explaining {
+impl Command for ExplainCommand {
     type Outcome = Result<Exit, Failure>;
 
     async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
-        let explanation = look(&runtime.stack, &self.job).await;
+        let explanation = explain_job(&runtime.stack, &self.job).await;
         let explanation =
             explanation.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
         let Some((_, explanation)) = explanation else { return Err(unknown(&self.job)) };
@@ -109,7 +109,7 @@ pub(crate) async fn row<P: Ports>(
 }
 
 /// A job and its explanation; `None` if the ledger has no row of it.
-pub(crate) async fn look<P: Ports>(
+pub(crate) async fn explain_job<P: Ports>(
     stack: &Stack<P>,
     id: &JobId,
 ) -> Result<Option<(Job, Explanation)>, Fault> {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_known_by_its_number_and_by_every_address_it_has() {
+    fn a_job_id_is_read_from_its_number_and_from_every_address() {
         for text in [
             "4242",
             " 4242 ",

@@ -1,4 +1,4 @@
-//! `bullpen sim explore`: every state of the ownership protocol that can be reached within bounds.
+//! `bullpen sim explore`: visits every reachable state of the ownership protocol within bounds.
 //!
 //! Not here: the world and its actors (`bullpen_sim::explore`).
 
@@ -11,43 +11,43 @@ use crate::exit::Exit;
 use crate::render;
 use crate::sim::now;
 
-/// What to explore, and how far.
+/// The world to explore, and the bounds.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExploreArgs {
-    /// How many steps from the beginning [default: until nothing is left]
+    /// The most steps from the beginning [default: until every state is visited]
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
-    /// How many answers may be lost, or not given
+    /// The number of answers that may be lost or refused
     #[arg(long, value_name = "N", default_value_t = 0)]
     faults: u8,
-    /// How many claim workers there are
+    /// The number of claim workers
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
     claimers: u8,
     /// Both claim workers work for one owner
     #[arg(long)]
     one_owner: bool,
-    /// How many claims succeed at most
+    /// The most claims that succeed
     #[arg(long, value_name = "N", default_value_t = 2)]
     claims: u8,
-    /// How often time passes; every deadline is one such tick away
+    /// The number of ticks of the clock; every deadline is one tick away
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=50))]
     ticks: u8,
-    /// How often the agent may die and start again
+    /// The number of times that the agent may die and start again
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u8,
-    /// How many jobs GitHub has
+    /// The number of jobs at GitHub
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: u8,
-    /// The releaser sees its release through, beside the reaper
+    /// The releaser finishes its release itself, beside the reaper
     #[arg(long)]
     two_finish: bool,
-    /// How the machine is idle in the beginning
+    /// The tier of the idle machine in the beginning
     #[arg(long, value_name = "TIER", default_value = "hot", value_parser = parse_tier)]
     tier: Tier,
-    /// How many states at most; the memory goes to those of the present depth
+    /// The most states; the states of the present depth take most of the memory
     #[arg(long, value_name = "N", default_value_t = 20_000_000)]
     states: u32,
-    /// Switch this rule off, to see what it prevents
+    /// Switch this rule off, to find the violation that it prevents
     #[arg(long, value_name = "RULE", value_parser = parse_rule)]
     without: Option<Rule>,
     /// Print the result as JSON
@@ -72,15 +72,15 @@ fn parse_rule(text: &str) -> Result<Rule, String> {
     })
 }
 
-/// Explores; fails if a property is broken.
+/// Runs `bullpen sim explore`; fails if a property is broken.
 pub(crate) fn run(args: &ExploreArgs) -> Exit {
     let began = now();
-    let mut spoken = Duration::ZERO;
+    let mut reported = Duration::ZERO;
     let explored = explore(&config(args), &mut |explored| {
-        /// How often a long exploration says how far it is.
+        /// The time between two lines of progress.
         const PROGRESS: Duration = Duration::from_secs(5);
-        if began.elapsed() >= spoken + PROGRESS {
-            spoken = began.elapsed();
+        if began.elapsed() >= reported + PROGRESS {
+            reported = began.elapsed();
             let Explored { states, depth, frontier, .. } = explored;
             render::talk(&format!("depth {depth}: {states} states, {frontier} at this depth"));
         }
@@ -115,9 +115,9 @@ fn config(args: &ExploreArgs) -> Config {
 fn text(explored: &Explored, took: Duration) -> String {
     let Explored { states, steps, depth, bytes, complete, found, .. } = explored;
     let found = found.as_ref().map_or_else(String::new, |found| format!("{found}\n"));
-    let extent = if *complete { "everything there is" } else { "not everything there is" };
+    let extent = if *complete { "complete" } else { "not complete" };
     format!(
-        "{found}{states} states, {steps} steps, depth {depth}, {extent}, {} MiB for what was visited, \
+        "{found}{states} states, {steps} steps, depth {depth}, {extent}, {} MiB for visited states, \
          {:.1} s",
         bytes >> 20,
         took.as_secs_f64()
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_this_build_can_switch_off_is_accepted() {
+    fn only_rules_that_this_build_can_switch_off_are_accepted() {
         assert_eq!(parse_rule("drain-then-stop"), Ok(Rule::DrainThenStop));
         assert!(parse_rule("exposure-remembered").unwrap_err().contains("drain-then-stop"));
         assert!(parse_tier("cold").unwrap_err().contains("stopped"));

@@ -1,6 +1,6 @@
-//! `bullpen labels parse`: what a job's labels ask for, and what is wrong with them.
+//! `bullpen labels parse`: shows what a job's labels request, and their errors.
 //!
-//! Not here: the grammar (`bullpen_core::labels`), or whether a stack serves it ([`permission`]).
+//! Not here: the grammar (`bullpen_core::labels`), or a stack's permission ([`permission`]).
 
 mod permission;
 
@@ -22,7 +22,7 @@ use crate::exit::Exit;
 use crate::render;
 use permission::{Asker, Permission};
 
-/// Which labels.
+/// The labels to read, and the configuration to judge them by.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ParseArgs {
     /// The labels of one job, each as one argument
@@ -31,7 +31,7 @@ pub(crate) struct ParseArgs {
     /// The configuration that names runners and images [default: the built-in classes]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Also judge whether a stack with this configuration allows them; fails if it does not
+    /// Also check whether a stack with this configuration allows the labels; fails if it does not
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     policy: Option<PathBuf>,
     /// With --policy: the repository of the job, as OWNER/NAME
@@ -42,7 +42,7 @@ pub(crate) struct ParseArgs {
         default_value = "owner/repository"
     )]
     repository: String,
-    /// With --policy: the id of the job's run [default: the one that the labels name]
+    /// With --policy: the id of the job's run [default: the id in the labels]
     #[arg(long, value_name = "ID", requires = "policy")]
     run_id: Option<String>,
     /// Print the result as JSON
@@ -50,7 +50,7 @@ pub(crate) struct ParseArgs {
     json: bool,
 }
 
-/// Reads the labels and says what they ask for; fails if they cannot be served.
+/// Runs `bullpen labels parse`; fails if no stack can serve the labels.
 pub(crate) fn parse(args: &ParseArgs) -> Exit {
     let config = match args.config.as_ref().or(args.policy.as_ref()).map(|it| config_file::load(it))
     {
@@ -78,38 +78,39 @@ pub(crate) fn parse(args: &ParseArgs) -> Exit {
     if answer.is_usable() { Exit::Done } else { Exit::Failed }
 }
 
-/// What is said about one job's labels.
+/// The command's result for one job's labels.
 struct Answer {
     parsed: Parsed,
-    /// Its machine, unless a pool decides or the labels are not ours.
+    /// The job's class; `None` if a pool decides it or the labels are not ours.
     class: Option<Result<Resolved, ResolveError>>,
-    /// Whether a stack serves them, where that was asked.
+    /// The permission by a policy, if the command got one.
     permission: Option<Permission>,
 }
 
 impl Answer {
     fn of(labels: &[String], catalogue: &Catalogue) -> Self {
         let parsed = labels::parse(labels);
-        let asks = parsed.has_head && parsed.ours && parsed.spec.pool.is_none();
-        let readable = parsed.errors().next().is_none();
-        let class = (asks && readable).then(|| resolve(&parsed.spec, catalogue));
+        let has_class = parsed.has_head && parsed.ours && parsed.spec.pool.is_none();
+        let is_readable = parsed.errors().next().is_none();
+        let class = (has_class && is_readable).then(|| resolve(&parsed.spec, catalogue));
         Self { parsed, class, permission: None }
     }
 
     fn is_usable(&self) -> bool {
         let is_refused = self.permission.as_ref().is_some_and(Permission::is_refused);
-        let reads = self.parsed.errors().next().is_none() && !matches!(self.class, Some(Err(_)));
-        reads && !is_refused
+        let is_valid = self.parsed.errors().next().is_none() && !matches!(self.class, Some(Err(_)));
+        is_valid && !is_refused
     }
 
-    /// Severity and message, a pair each.
+    /// The severity and the message of each finding.
     fn findings(&self) -> Vec<(Severity, String)> {
-        let read = self.parsed.findings.iter();
-        let mut said: Vec<_> = read.map(|found| (found.severity(), found.to_string())).collect();
+        let parsed = self.parsed.findings.iter();
+        let mut findings: Vec<_> =
+            parsed.map(|found| (found.severity(), found.to_string())).collect();
         if let Some(Err(error)) = &self.class {
-            said.push((Severity::Error, error.to_string()));
+            findings.push((Severity::Error, error.to_string()));
         }
-        said
+        findings
     }
 
     fn text(&self) -> String {
@@ -201,7 +202,7 @@ fn class_json(class: &ClassRef) -> Value {
     })
 }
 
-/// What was said, each key under its own name; amounts as numbers, lists as lists.
+/// The parsed labels, each key under its own name; amounts as numbers, lists as lists.
 fn spec_json(spec: &LabelSpec) -> Value {
     let mut map = Map::new();
     let mut put = |key: LabelKey, value: Value| {
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packed_label_is_told_line_by_line() {
+    fn a_packed_label_is_shown_line_by_line() {
         let answer = answer(&["runs-on=42/cpu=2/ram=4/spot=true"]);
         assert_eq!(
             answer.text(),
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_and_makes_it_unusable() {
+    fn an_error_is_shown_and_makes_the_labels_unusable() {
         let wrong = answer(&["runs-on/cpus=4"]);
         assert_eq!(
             wrong.text(),
@@ -278,18 +279,18 @@ mod tests {
 
     #[test]
     fn json_has_numbers_and_lists() {
-        let told = answer(&["bullpen=7/cpu=0.5+4/family=t3+c7a.large/ssh=false/env=dev"]).json();
+        let json = answer(&["bullpen=7/cpu=0.5+4/family=t3+c7a.large/ssh=false/env=dev"]).json();
         let expected = json!({
             "cpu": { "min": 0.5, "max": 4 },
             "family": ["c7a.large", "t3*"],
             "ssh": false,
             "env": "dev",
         });
-        assert_eq!(told["spec"], expected);
-        assert_eq!(told["id"], "7");
-        assert_eq!(told["class"]["vcpu"], json!({ "min": 1, "max": 4 }));
-        assert_eq!(told["class"]["named"], false);
-        assert_eq!(told["findings"], json!([]));
+        assert_eq!(json["spec"], expected);
+        assert_eq!(json["id"], "7");
+        assert_eq!(json["class"]["vcpu"], json!({ "min": 1, "max": 4 }));
+        assert_eq!(json["class"]["named"], false);
+        assert_eq!(json["findings"], json!([]));
         let pool = answer(&["runs-on/pool=small/cpu=x"]).json();
         assert_eq!(pool["spec"], json!({ "pool": "small" }));
         assert_eq!(pool["class"], Value::Null);

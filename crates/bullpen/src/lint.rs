@@ -1,10 +1,9 @@
-//! `bullpen lint`: finds the configuration, checks it, and tells what was found.
+//! `bullpen lint`: finds the configuration, checks it, and prints the findings.
 //!
-//! The file is judged as it stands: the environment, which may override parts of `bullpen.toml`, is
-//! left out, so that the answer is the same on every machine. Where both files are given, pools are
-//! held against the ceilings of their stack.
+//! It ignores the environment, which may override parts of `bullpen.toml`, so that the findings are
+//! the same on every machine. With both files it checks pools against the ceilings of their stack.
 //!
-//! Not here: what is right (`bullpen_core::config`), or the formats for machines (`report`).
+//! Not here: the rules (`bullpen_core::config`), or the output formats (`report`).
 
 mod report;
 
@@ -18,7 +17,7 @@ use bullpen_core::severity::Severity;
 use crate::exit::Exit;
 use crate::render;
 
-/// Where configuration is looked for in each directory.
+/// The names of configuration files, for each directory.
 const PLACES: &[&str] = &[
     ".github/runs-on.yml",
     ".github/runs-on.yaml",
@@ -27,21 +26,21 @@ const PLACES: &[&str] = &[
     "runs-on.yaml",
     "bullpen.toml",
 ];
-/// What marks the directory where looking ends.
+/// The mark of the last directory of the search.
 const ROOT: &str = ".git";
-/// How a text from standard input is called.
+/// The path in findings about a text from standard input.
 const STDIN: &str = "<stdin>";
 
-/// What to check, and how to tell.
+/// The files to check, and the output format.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LintArgs {
-    /// The files; without any, those found from here up to the root of the repository
+    /// The files [default: all files found from here up to the root of the repository]
     #[arg(value_name = "FILE", conflicts_with = "stdin")]
     files: Vec<PathBuf>,
     /// Check the runs-on.yml given on standard input
     #[arg(long)]
     stdin: bool,
-    /// How to tell what was found
+    /// The format of the findings
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// Fail on warnings too
@@ -60,7 +59,7 @@ enum Format {
     Sarif,
 }
 
-/// Which of the two files a file is.
+/// The kind of a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     RunsOn,
@@ -84,7 +83,7 @@ impl Kind {
     }
 }
 
-/// A file as it was read.
+/// A file's contents.
 struct Text {
     path: String,
     kind: Kind,
@@ -92,7 +91,7 @@ struct Text {
 }
 
 impl Text {
-    /// What it says, if it is a stack's and may be believed.
+    /// The parsed `bullpen.toml`, if it is one and has no errors.
     fn stack(&self) -> Option<Stack> {
         match self.kind {
             Kind::RunsOn => None,
@@ -109,20 +108,20 @@ impl Text {
     }
 }
 
-/// One file, and what was found in it.
+/// One file and its findings.
 #[derive(Debug)]
 struct Checked {
     path: String,
     findings: Vec<Finding>,
 }
 
-/// Why nothing could be checked, and what to do about it.
+/// Why the command could check nothing, with advice.
 struct Unusable {
     what: String,
     hint: &'static str,
 }
 
-/// Checks, tells, and ends as the arguments ask.
+/// Runs `bullpen lint`.
 pub(crate) fn run(args: &LintArgs) -> Exit {
     let checked = match check(args) {
         Ok(checked) => checked,
@@ -178,7 +177,7 @@ fn open(path: &Path) -> Result<Text, Unusable> {
     Ok(Text { path: shown, kind, bytes })
 }
 
-/// Reads one byte more than is allowed, so that what is too long is known to be.
+/// Reads at most one byte more than the limit, so that the parser notices a file that is too long.
 fn read(source: impl std::io::Read, kind: Kind, shown: &str) -> Result<Vec<u8>, Unusable> {
     let mut bytes = Vec::new();
     let most = u64::try_from(kind.bytes_max()).unwrap_or(u64::MAX).saturating_add(1);
@@ -189,11 +188,11 @@ fn read(source: impl std::io::Read, kind: Kind, shown: &str) -> Result<Vec<u8>, 
     Ok(bytes)
 }
 
-/// The files in this directory and those above it, up to the repository's root; outside of a
-/// repository, in this directory only.
+/// Finds the files in this directory and its parents, up to the repository's root; outside of a
+/// repository in this directory only.
 fn discover() -> Result<Vec<PathBuf>, Unusable> {
     let here = std::env::current_dir().map_err(|error| Unusable {
-        what: format!("could not tell the current directory: {error}"),
+        what: format!("could not find the current directory: {error}"),
         hint: "name the files",
     })?;
     let to_root = here.ancestors().position(|directory| directory.join(ROOT).exists());

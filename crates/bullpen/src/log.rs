@@ -1,38 +1,38 @@
-//! The log: what the engine notes while it works, for whoever looks for a cause later.
+//! Sets up the log on stderr.
 //!
-//! `BULLPEN_LOG` says how much: `off`, `error`, `warn`, `info`, `debug` or `trace`. Commands keep
-//! silent unless it is set; what nobody watches, the service, agents and supervisors, notes at `info`.
+//! `BULLPEN_LOG` sets the level: `off`, `error`, `warn`, `info`, `debug` or `trace`. Without it the
+//! service, agents and supervisors log at `info`, and all other commands log nothing.
 //! `BULLPEN_LOG_FORMAT=json` makes every line an object, for machines to read.
 //!
-//! Not here: what people are told (`render`).
+//! Not here: the output for people (`render`).
 
 use bullpen_agent::log::{JsonLine, OneLine};
 use tracing::level_filters::LevelFilter;
 
 use crate::inputs::Environment;
 
-/// The variable that says how much.
-const VARIABLE: &str = "BULLPEN_LOG";
+/// The variable with the level.
+const LEVEL: &str = "BULLPEN_LOG";
 
-/// The variable that says how lines look.
+/// The variable with the format of lines.
 const FORMAT: &str = "BULLPEN_LOG_FORMAT";
 
-/// Begins to note, this much unless the environment says otherwise.
-pub(crate) fn begin(environment: &Environment, unless_said: LevelFilter) {
-    let said = environment.get(VARIABLE).and_then(|text| text.parse::<LevelFilter>().ok());
-    let level = said.unwrap_or(unless_said);
+/// Starts the log, at the default level unless the environment has another.
+pub(crate) fn begin(environment: &Environment, default: LevelFilter) {
+    let given = environment.get(LEVEL).and_then(|text| text.parse::<LevelFilter>().ok());
+    let level = given.unwrap_or(default);
     if level == LevelFilter::OFF {
         return;
     }
     let lines = tracing_subscriber::fmt().with_max_level(level);
     let lines = lines.with_ansi(false).with_target(false);
-    let begun = if environment.get(FORMAT).is_some_and(|format| format == "json") {
+    let started = if environment.get(FORMAT).is_some_and(|format| format == "json") {
         lines.json().flatten_event(true).with_writer(|| JsonLine(std::io::stderr())).try_init()
     } else {
         lines.with_writer(|| OneLine(std::io::stderr())).try_init()
     };
-    // A second subscriber is refused, and the first goes on.
-    if begun.is_err() {
-        tracing::debug!("the log has begun already");
+    // `tracing` refuses a second subscriber and keeps the first.
+    if started.is_err() {
+        tracing::debug!("log already started");
     }
 }

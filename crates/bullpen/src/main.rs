@@ -1,7 +1,10 @@
-//! The command: parses arguments, builds what they ask for, prints what came of it.
+//! The `bullpen` command: parses arguments, builds a runtime, runs a subcommand and prints its
+//! result.
 //!
-//! Not here: anything that decides. This room reads arguments, environment and files, and makes the
-//! wall clock and entropy that the other rooms are given.
+//! This crate reads arguments, environment and files, and constructs the wall clock and the entropy
+//! that it gives to the other crates.
+//!
+//! Not here: decisions (`bullpen-core`), or the use cases (`bullpen-engine`).
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
-//! `bullpen policies`: who may do what at AWS, as JSON for IAM.
+//! `bullpen policies`: prints a policy as JSON for IAM.
 //!
-//! Nothing is asked of AWS: what is printed comes from `bullpen.toml`, the scripts that `runs-on.yml` has
-//! fetched from S3, and the arguments.
+//! It makes no call to AWS: the policy follows from `bullpen.toml`, from the addresses of scripts
+//! in `runs-on.yml`, and from the arguments.
 //!
 //! Not here: the policies (`bullpen_aws::policy`).
 
@@ -18,35 +18,35 @@ use crate::workflow::{Failure, run_command};
 /// Digits of an account's number.
 const ACCOUNT_DIGITS: usize = 12;
 
-/// Which policy, and of whose account.
+/// The policy to print, and its account.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PoliciesArgs {
-    /// Whose
-    #[arg(value_enum)]
-    whose: Whose,
-    /// The account's number [default: any, as a policy is used in its own account]
+    /// The policy
+    #[arg(value_enum, value_name = "POLICY")]
+    policy: PolicyName,
+    /// The account's number [default: any, because a policy is used in its own account]
     #[arg(long, value_name = "NUMBER")]
     account: Option<String>,
-    /// The name of the instance profile's role [default: that of the profile]
+    /// The name of the instance profile's role [default: the profile's name]
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
-    /// Workflow steps have no credential for GitHub, and use the tokens that `refresh` keeps
+    /// Workflow steps have no credential for GitHub and use the tokens that `refresh` keeps
     #[arg(long)]
     kept_tokens: bool,
     #[command(flatten)]
     stack: StackArgs,
 }
 
-/// Whose policy.
+/// A policy by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Whose {
-    /// The service's, and that of an operator's commands
+enum PolicyName {
+    /// For the service and an operator's commands
     ControlPlane,
-    /// That of the role of instances
+    /// For the role of instances
     Instance,
-    /// That of a workflow's steps
+    /// For a workflow's steps
     Workflow,
-    /// Who may have the role of instances: instances
+    /// The trust policy of the role of instances: only instances may have the role
     Trust,
 }
 
@@ -64,14 +64,14 @@ pub(crate) fn policies(args: &PoliciesArgs) -> Exit {
 fn document(args: &PoliciesArgs, environment: &Environment) -> Result<Value, UsageError> {
     let inputs = StackInputs::read(&args.stack, environment)?;
     let (file, config) = (files::stack(&inputs, environment)?, files::config(&inputs)?);
-    if args.kept_tokens && args.whose != Whose::Workflow {
-        return Err(UsageError::new("--kept-tokens: this is for `policies workflow` alone"));
+    if args.kept_tokens && args.policy != PolicyName::Workflow {
+        return Err(UsageError::new("--kept-tokens: only for `policies workflow`"));
     }
-    let party = match args.whose {
-        Whose::ControlPlane => Party::ControlPlane,
-        Whose::Instance => Party::Instance,
-        Whose::Workflow => Party::Workflow,
-        Whose::Trust => return Ok(policy::instance_trust()),
+    let party = match args.policy {
+        PolicyName::ControlPlane => Party::ControlPlane,
+        PolicyName::Instance => Party::Instance,
+        PolicyName::Workflow => Party::Workflow,
+        PolicyName::Trust => return Ok(policy::instance_trust()),
     };
     Ok(policy::document(party, &settings(args, (&file, config.as_ref()), environment)?))
 }
@@ -84,12 +84,11 @@ fn settings(
     let stack = StackName::new(&file.name).map_err(|error| UsageError::new(error.to_string()))?;
     let region = file.aws.region.as_ref().or_else(|| environment.get("AWS_REGION"));
     let region = region.filter(|region| !region.is_empty()).ok_or_else(|| {
-        let line =
-            "there is no region: write `region` under [aws] of bullpen.toml, or set AWS_REGION";
+        let line = "no region: write `region` under [aws] of bullpen.toml, or set AWS_REGION";
         UsageError::new(line)
     })?;
     let profile = file.aws.instance_profile.clone().ok_or_else(|| {
-        let line = "there is no instance profile: write `instance-profile` under [aws] of \
+        let line = "no instance profile: write `instance-profile` under [aws] of \
                     bullpen.toml, or set BULLPEN_AWS_INSTANCE_PROFILE";
         UsageError::new(line)
     })?;
@@ -103,7 +102,7 @@ fn settings(
         role: args.role.clone().unwrap_or_else(of_profile),
         subnets: file.aws.subnets.clone(),
         security_groups: file.aws.security_groups.clone(),
-        fetched: programs.chain(scripts).map(|one| one.url).collect(),
+        fetched: programs.chain(scripts).map(|file| file.url).collect(),
         instance_profile: profile,
         kept_tokens: args.kept_tokens,
     })
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines_may_fetch_what_their_scripts_are_fetched_from() {
+    fn the_instance_policy_allows_the_addresses_of_scripts() {
         let toml = "[stack]\nname = \"prod\"\n[aws]\nregion = \"eu-west-1\"\n\
                     subnets = [\"subnet-01234567\"]\nsecurity-groups = [\"sg-01234567\"]\n\
                     instance-profile = \"machines\"\n";
@@ -135,7 +134,7 @@ mod tests {
         );
         let config = runs_on::read(yaml.as_bytes());
         let args = PoliciesArgs {
-            whose: Whose::Instance,
+            policy: PolicyName::Instance,
             account: None,
             role: None,
             kept_tokens: false,

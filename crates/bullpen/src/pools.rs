@@ -1,7 +1,6 @@
-//! `bullpen pools`: what standby pools are like, what would be done about them, and what an operator
-//! orders of them.
+//! `bullpen pools`: shows standby pools and plans for them, and gives them an operator's orders.
 //!
-//! Not here: deciding on a pool (`bullpen_core::pool`), or keeping one (`bullpen serve`).
+//! Not here: planning a pool (`bullpen_core::pool`), or executing plans (`bullpen serve`).
 
 mod order;
 mod plan;
@@ -16,9 +15,9 @@ use crate::exit::Exit;
 use crate::inputs::CommonArgs;
 use crate::workflow::run_command;
 
-pub(crate) use show::{Shown, look};
+pub(crate) use show::{PoolSummary, pool_summaries};
 
-/// What is asked about pools; without anything more, what they are like.
+/// A subcommand about pools; without one, the command shows every pool.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct PoolsArgs {
@@ -30,22 +29,22 @@ pub(crate) struct PoolsArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum PoolsCommand {
-    /// Tell what would be done now, without doing it
+    /// Show what the service would do now, without doing it
     ///
-    /// Exits with 0 if there is nothing to do, with 10 if there is, and with 64 if there is no such
-    /// pool or nothing is configured.
+    /// Exits with 0 if there is nothing to do, with 10 if there is, and with 64 if the pool does
+    /// not exist or there is no configuration.
     Plan(Box<plan::PlanArgs>),
-    /// Leave a pool as it is: nothing is launched, stopped or ended for it
+    /// Leave a pool as it is: the service launches, stops and ends no machine of it
     Pause(Box<order::OrderArgs>),
-    /// Take a pause or a drain back
+    /// Cancel a pause or a drain
     Resume(Box<order::OrderArgs>),
-    /// End every machine of a pool that nobody uses, and keep it empty
+    /// End every machine of a pool that is not in use, and keep the pool empty
     Drain(Box<order::OrderArgs>),
-    /// Show what pools keep by their schedules, at an instant or between two
+    /// Show the targets of pools by their schedules, at an instant or between two instants
     Preview(preview::PreviewArgs),
 }
 
-/// Does what is asked about pools.
+/// Runs `bullpen pools`.
 pub(crate) fn run(args: &PoolsArgs) -> Exit {
     let ordered = |args: &order::OrderArgs, order: Option<OperatorOrder>| {
         run_command(async |environment| Box::pin(order::order(args, order, environment)).await)

@@ -1,6 +1,6 @@
-//! The signals that end a command, taken over so that it can clean up first.
+//! Takes over the signals that end a command, so that the command can clean up first.
 //!
-//! Not here: what is cleaned up.
+//! Not here: the cleaning up, which is each command's own.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Exit;
 
-/// Which signal came.
+/// A signal that ends a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndSignal {
     /// SIGINT.
@@ -18,7 +18,7 @@ pub(crate) enum EndSignal {
 }
 
 impl EndSignal {
-    /// The code that a command ends with then.
+    /// The exit code of a command that the signal ended.
     pub(crate) const fn exit(self) -> Exit {
         match self {
             Self::Interrupt => Exit::Interrupted,
@@ -27,7 +27,7 @@ impl EndSignal {
     }
 }
 
-/// Both signals, from now on.
+/// Receives both signals.
 #[derive(Debug)]
 pub(crate) struct Signals {
     interrupt: Signal,
@@ -35,14 +35,14 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes them over; needs a runtime.
+    /// Takes the signals over; needs a tokio runtime.
     pub(crate) fn take_over() -> io::Result<Self> {
         let (interrupt, terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         Ok(Self { interrupt, terminate })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> EndSignal {
         tokio::select! {
             _ = self.interrupt.recv() => EndSignal::Interrupt,

@@ -1,5 +1,5 @@
-//! `bullpen sim run`: seeds in parallel, progress while they run, and for every failure the line
-//! that repeats it; or one scenario from a file ([`scenario`]).
+//! `bullpen sim run`: runs seeds in parallel with progress, and prints for every failure the
+//! command that repeats it; or runs one scenario from a file ([`scenario`]).
 //!
 //! Not here: the simulator (`bullpen-sim`).
 
@@ -16,7 +16,7 @@ use crate::render;
 
 mod scenario;
 
-/// Which worlds, and how.
+/// The worlds to run, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -37,14 +37,14 @@ pub(crate) struct RunArgs {
     json: bool,
 }
 
-/// Exactly one of them.
+/// The source of the worlds.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct What {
     /// The seeds, as FIRST..END; END is not run
     #[arg(long, value_name = "A..B", value_parser = parse_range)]
     seeds: Option<Range<u64>>,
-    /// A file with a story, one verb per line
+    /// A file with a scenario, one verb per line
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
 }
@@ -67,7 +67,7 @@ struct Tally {
     failures: Vec<Failure>,
 }
 
-/// Runs what is asked for.
+/// Runs `bullpen sim run`.
 pub(crate) fn run(args: &RunArgs) -> Exit {
     if let Some(file) = &args.what.scenario {
         return scenario::play(file, args.trace, args.json);
@@ -98,7 +98,7 @@ fn threads(args: &RunArgs) -> usize {
 }
 
 fn work(args: &RunArgs, seeds: &Range<u64>, next: &AtomicU64, tally: &Mutex<Tally>) {
-    /// How many clean seeds pass between two lines of progress.
+    /// The number of clean seeds between two lines of progress.
     const PROGRESS: u64 = 500;
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -226,10 +226,7 @@ fn json(tally: &Tally, took: Duration) -> serde_json::Value {
     })
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a simulation takes is told to people, and decides nothing"
-)]
+#[expect(clippy::disallowed_methods, reason = "the duration of a simulation is only printed")]
 pub(crate) fn now() -> std::time::Instant {
     std::time::Instant::now()
 }

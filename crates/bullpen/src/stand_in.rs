@@ -1,4 +1,4 @@
-//! `bullpen stand-in`: a GitHub of our own on loopback, alone.
+//! `bullpen stand-in`: runs a stand-in for GitHub on loopback, without a service.
 //!
 //! Not here: the stand-in itself (`bullpen_github::stand_in`).
 
@@ -18,13 +18,13 @@ use crate::exit::Exit;
 use crate::render;
 use crate::signals::Signals;
 
-/// Where it listens, and where its token goes.
+/// The address to listen at, and the file for the token.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StandInArgs {
     /// The loopback address to listen at; port 0 is any free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// A new file for its token, which only this user can read [default: the token is printed]
+    /// A new file for its token, which only this user can read [default: print the token]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -35,13 +35,13 @@ pub(crate) fn run(args: &StandInArgs) -> Exit {
     if let Some(path) = &args.token_file
         && let Err(error) = write(path, &token)
     {
-        let what = format!("could not make {}: {error}", path.display());
-        render::error(&what, Some("--token-file names a file that is not there yet"));
+        let what = format!("could not create {}: {error}", path.display());
+        render::error(&what, Some("--token-file must name a file that does not exist yet"));
         return Exit::Failed;
     }
     let served = serve(args, token);
     if let Some(path) = &args.token_file {
-        // The token ended with its stand-in; a file that stays opens nothing.
+        // The token is void now, so a file that stays is harmless.
         let _ = std::fs::remove_file(path);
     }
     match served {
@@ -54,7 +54,8 @@ pub(crate) fn run(args: &StandInArgs) -> Exit {
     }
 }
 
-/// Never into what is there already: another user could read that, or have put a link there.
+/// Writes the token to a new file. It refuses an existing file: another user could read that, or
+/// could have put a link there.
 fn write(path: &Path, token: &Secret) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(token.reveal().as_bytes())
@@ -63,7 +64,7 @@ fn write(path: &Path, token: &Secret) -> io::Result<()> {
 fn serve(args: &StandInArgs, token: Secret) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        // Taken over before anyone can know that it is there.
+        // Taken over before the stand-in prints its address, so that no signal is lost.
         let mut signals = Signals::take_over()?;
         let clock = Arc::new(SystemClock::new());
         let stand_in = StandIn::start(args.listen, Options::new(token), clock).await?;

@@ -1,6 +1,6 @@
-//! `bullpen stand-in-runner`: the runner program for the stand-in, in place of the official one.
+//! `bullpen stand-in-runner`: the stand-in's runner program, which replaces the official program.
 //!
-//! Not here: what it does (`bullpen_github::stand_in::runner`).
+//! Not here: the program itself (`bullpen_github::stand_in::runner`).
 
 use std::io;
 use std::process::ExitCode;

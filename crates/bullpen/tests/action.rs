@@ -1,8 +1,8 @@
-//! `action.yml` run by act, on this machine and without a network. With a recorder in the place of
+//! act runs `action.yml`, on this host and without a network. With a recorder in the place of
 //! `bullpen`: inputs arrive as variables, verbatim and never run; outputs come out. With `bullpen`
-//! itself, against a stand-in GitHub: machines come, run a job, and go back warm.
+//! itself, against a stand-in GitHub: machines come, run a job, and return warm.
 //!
-//! Not here: whether the action has all inputs (beside the reader), or what the command does.
+//! Not here: whether the action has all inputs (beside the reader), or the command's own work.
 
 #[path = "tools/act.rs"]
 mod tool;
@@ -25,13 +25,13 @@ use tool::{act, variable};
 
 const TOKEN: &str = "s3cr3t-runner-token";
 
-/// How long a workflow may take to get somewhere on a machine with better things to do.
+/// The longest wait for a workflow, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A port that nobody listens on: whoever wants the network is told that there is none.
+/// An address without a listener, so that uses of the network fail at once.
 const NO_NETWORK: &str = "http://127.0.0.1:9";
 
-/// Says how it was called, to files, and writes every output.
+/// Records its arguments and environment in files, and writes every output.
 const RECORDER: &str = r#"#!/bin/sh
 printf '%s\n' "$*" > "$STAGE/$1.arguments"
 env -0 > "$STAGE/$1.environment"
@@ -41,8 +41,8 @@ for pair in label=warm-1.1.build request=1.1.build requested=2 reused=1 started=
 done
 "#;
 
-/// A shell that keeps what it says besides: act reads a step's output from a terminal, and loses the
-/// last of it when the step ends at once.
+/// A shell that also writes its output to a file: act reads a step's output from a terminal, and
+/// loses the last of it when the step ends at once.
 const SHELL: &str = r#"#!/bin/bash
 set -o pipefail
 /bin/bash "$@" 2>&1 | tee -a "$STAGE/said"
@@ -58,7 +58,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A repository with the action and one workflow, and where things are recorded.
+/// A repository with the action and one workflow, and the directory of the recorded files.
 struct Stage {
     directory: TempDir,
 }
@@ -71,7 +71,7 @@ impl Stage {
         stage
     }
 
-    /// With a shell that keeps what steps say.
+    /// With a shell that records the output of steps.
     fn with_said(workflow: &str) -> Self {
         let stage = Self::of(workflow);
         stage.program("bash", SHELL);
@@ -118,16 +118,16 @@ impl Stage {
         self.directory.path().join(name)
     }
 
-    /// Runs the workflow on this machine; answers whether it succeeded, and what was said.
+    /// Runs the workflow on this host; returns whether it succeeded, and its output.
     fn run(&self) -> (bool, String) {
         self.run_with(&[])
     }
 
-    /// The same with variables, as a repository's settings have them.
+    /// Runs the workflow with variables, as a repository's settings have them.
     fn run_with(&self, variables: &[(&str, &str)]) -> (bool, String) {
         let path = variable("PATH").expect("a PATH");
         let path = format!("{}:{}", self.path("bin").display(), path.display());
-        // In a file: other users of this machine can read arguments.
+        // In a file, because other users of this host can read arguments.
         let secrets = self.path("secrets");
         std::fs::write(&secrets, format!("RUNNER_TOKEN={TOKEN}\n")).expect("it can be written");
         let output = Command::new(act())
@@ -164,7 +164,7 @@ impl Stage {
         pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// That nothing which was only data was run.
+    /// Asserts that no input was run as a script.
     fn nothing_was_executed(&self) {
         assert!(!self.path("executed").exists());
     }
@@ -245,7 +245,7 @@ fn a_runner_without_bullpen_is_told_what_to_do() {
     assert!(said.contains("install bullpen on this runner, or set bullpen-path"), "{said}");
 }
 
-/// What `bullpen` keeps, and everything that lives by it; gone with the test.
+/// A state directory; its drop destroys it with all its machines.
 struct State(PathBuf);
 
 impl State {
@@ -254,7 +254,7 @@ impl State {
         run(command.args(words).arg("--state").arg(&self.0).env_clear())
     }
 
-    /// Each machine's state, and whose it is.
+    /// Each machine's state and owner.
     fn machines(&self) -> Vec<(Value, Value)> {
         let told = self.bullpen(&["status", "--json"]).stdout;
         let told: Value = serde_json::from_slice(&told).expect("JSON");
@@ -280,7 +280,7 @@ async fn file(path: &Path) -> String {
     panic!("no {} within {PATIENCE:?}", path.display());
 }
 
-/// Queues a job for the label, has it run to its end, and lets the workflow go on.
+/// Queues a job for the label, waits for its end, and lets the workflow continue.
 async fn run_a_job(stage: &Stage, stand_in: &StandIn, label: &str, instances: &[String]) {
     let order = JobOrder {
         repository: String::from("owner/name"),
@@ -306,7 +306,8 @@ async fn the_three_modes_bring_machines_and_take_them_back_warm() {
     let stand_in = stand_in.await.expect("a free port");
     let stage = Arc::new(Stage::real("real-commands.yml"));
     let kept = State(stage.path("state"));
-    // The job writes to the test's directory, and the program may be in one that is its user's alone.
+    // The job writes to the test's directory, and the program may be in a directory of its user
+    // alone.
     let numbers = stage.path("bullpen.toml");
     std::fs::write(&numbers, "[process-fleet]\nisolation = \"none\"\n").expect("a file");
     let workflow = tokio::task::spawn_blocking({

@@ -1,6 +1,6 @@
-//! `bullpen pools preview` and `bullpen labels parse` as they are built, on a real file.
+//! The built commands `bullpen pools preview` and `bullpen labels parse`, on a real file.
 //!
-//! Not here: `bullpen lint` (`lint`), or what schedules and labels mean (the core's tests).
+//! Not here: `bullpen lint` (`lint`), or the meaning of schedules and labels (the core's tests).
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

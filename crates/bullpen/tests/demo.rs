@@ -1,7 +1,7 @@
-//! `bullpen demo`, as somebody at a terminal has it: what it prints, what it answers, what can be
-//! asked meanwhile, and that nothing of it is left, whether it went to its end or was interrupted.
+//! `bullpen demo`, as a user at a terminal runs it: its output, `explain` while it runs, and that
+//! it leaves nothing behind, at its end and after an interruption.
 //!
-//! Not here: how long anything took.
+//! Not here: durations.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,14 +16,14 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A demo that runs, with its temporary files and its output in a directory of the test's.
+/// A running demo, with its temporary files and its output in the test's directory.
 struct Demo {
     child: Child,
     directory: TempDir,
 }
 
 impl Demo {
-    /// What is in the environment besides would lead any other command astray.
+    /// The other variables would mislead any other command.
     fn start(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let file = |name: &str| File::create(directory.path().join(name)).expect("a file");
@@ -58,7 +58,7 @@ impl Demo {
         fs::read_to_string(self.directory.path().join(name)).unwrap_or_default()
     }
 
-    /// Waits until it has said this.
+    /// Waits until its output has these words.
     async fn says(&mut self, words: &str) {
         until(words, async || self.said("stderr").contains(words).then_some(())).await;
     }
@@ -72,7 +72,7 @@ impl Demo {
         kill_process(Pid::from_raw(pid).expect("it is not zero"), signal).expect("it is our child");
     }
 
-    /// Asks why a job waited, in the state that the demo named.
+    /// Runs `explain` in the state directory that the demo named.
     fn explain(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let talk = self.said("stderr");
         let (_, rest) = talk.rsplit_once("--state ").expect("it names its state");
@@ -88,7 +88,7 @@ impl Demo {
         (answer.status.code(), text(&answer.stdout), text(&answer.stderr))
     }
 
-    /// Neither a file nor a process.
+    /// Asserts that neither a file nor a process is left.
     fn leaves_nothing(&self) {
         let left: Vec<_> =
             fs::read_dir(self.directory.path().join("t")).expect("a directory").collect();
@@ -100,7 +100,7 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // A test that failed: the demo cleans up when it is asked to.
+        // After a failed test: the demo cleans up on this signal.
         if let Ok(None) = self.child.try_wait() {
             self.signal(Signal::TERM);
             let _ = self.child.wait();
@@ -119,13 +119,13 @@ async fn until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
     panic!("no {what:?} within {PATIENCE:?}");
 }
 
-/// Every process that names the directory in its command line or its environment. All that the demo
-/// starts does: the machine it belongs to is there.
+/// Every process that names the directory in its command line or its environment, as all processes
+/// of the demo do, because their machines are in it.
 fn processes_with(directory: &Path) -> Vec<String> {
     let name = directory.to_str().expect("it is text");
     let processes = fs::read_dir("/proc").expect("this is Linux").flatten();
     let words = processes.filter_map(|process| {
-        // One that ends meanwhile is gone.
+        // A process may end meanwhile.
         let read = |file| fs::read(process.path().join(file)).unwrap_or_default();
         let words =
             String::from_utf8_lossy(&[read("cmdline"), read("environ")].concat()).into_owned();
@@ -156,7 +156,7 @@ async fn it_shows_a_service_with_twenty_jobs_and_leaves_nothing() {
         "20 jobs, ",
         ", 0 violations; ",
         "The slowest, as `bullpen explain` tells it: job ",
-        // One that was launched, or one that was stopped.
+        // A launched machine, or a stopped one.
         "machine to start",
     ] {
         assert!(table.contains(line), "{line}: {table}");
@@ -192,7 +192,7 @@ async fn it_tells_the_service_as_json_and_can_be_asked_while_it_is_kept() {
     assert_eq!((&told["violations"], &told["wrong"]), (&json!([]), &json!([])));
     assert_eq!(told["pretended_boot_ms"], json!(2_000));
     every_job_is_explained(&demo, &told);
-    what_nobody_knows_is_said(&demo);
+    unknown_jobs_are_reported(&demo);
     demo.signal(Signal::INT);
     assert_eq!(demo.ends().await.code(), Some(0), "{}", demo.said("stderr"));
     demo.leaves_nothing();
@@ -216,7 +216,7 @@ fn every_job_is_explained(demo: &Demo, told: &Value) {
     assert_eq!(answer["waited_ms"], json!(sum));
 }
 
-fn what_nobody_knows_is_said(demo: &Demo) {
+fn unknown_jobs_are_reported(demo: &Demo) {
     let (code, _, why) = demo.explain(&["999999999"]);
     assert_eq!(code, Some(1), "{why}");
     assert!(why.contains("no job 999999999 in this ledger") && why.contains("hint: "), "{why}");

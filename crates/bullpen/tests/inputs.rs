@@ -1,4 +1,4 @@
-//! The workflow commands as they are built: what they refuse, and how they end.
+//! The built workflow commands: the inputs that they refuse, and their exit codes.
 //!
 //! Not here: every input's own rules (the tests beside the reader).
 
@@ -19,7 +19,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("UTF-8")
 }
 
-/// What the embedded engine says to machines in EC2.
+/// The embedded engine's error for machines in EC2.
 #[cfg(feature = "aws")]
 const NO_EC2: &str = "error: --fleet: \"ec2\" needs --engine aws: instances cannot reach the files of this machine\n";
 #[cfg(not(feature = "aws"))]

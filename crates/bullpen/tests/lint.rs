@@ -1,6 +1,6 @@
-//! `bullpen lint` as it is built: what it prints where, and how it ends.
+//! The built command `bullpen lint`: its output on both streams, and its exit codes.
 //!
-//! Not here: what is found in which file (the core's `tests/lint`).
+//! Not here: the findings of each file (the core's `tests/lint`).
 
 use std::io::Write as _;
 use std::path::Path;
@@ -53,7 +53,7 @@ fn lint_with(directory: &Path, arguments: &[&str], input: &str) -> Output {
         .spawn()
         .expect("the built command");
     let mut stdin = child.stdin.take().expect("a pipe");
-    // A command that does not read its input closes the pipe early; that is its right.
+    // A command that does not read its input may close the pipe early.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     child.wait_with_output().expect("an end")

@@ -1,6 +1,6 @@
-//! `bullpen sim run` as it is built: what it prints where, and how it ends.
+//! The built command `bullpen sim run`: its output on both streams, and its exit codes.
 //!
-//! Not here: what happens in scenarios (the simulator's `scenarios`).
+//! Not here: the scenarios (the simulator's `scenarios`).
 
 use std::process::{Command, Output};
 

@@ -1,14 +1,11 @@
-//! How long writes wait when many processes write, and how many there are in a second.
+//! Measures writes of many processes: their number per second, and how long each waits.
 //!
 //! First the throughput of conditional writes, from one process and from four, beside a bare SQLite
-//! loop with the same durability in the same run. Then 200 agents that beat ten times a second and
-//! 8 claimers that claim without pause, spread over processes: how long each write waited. Then the
-//! same load with both in one file, which is worse than anything the system does.
+//! loop of the same durability. Then the waits of 200 agents that beat ten times a second and of 8
+//! claimers without pause, and the same load in one file, which the system never does. The parent
+//! starts this program again for each child, with its role, number and directory as arguments.
 //!
-//! The parent runs itself again as each child and adds their answers up. A child is named by its
-//! arguments: role, number, directory.
-//!
-//! Not here: a verdict. `docs/benchmarks.md` has the figures.
+//! Not here: the figures (`docs/benchmarks.md`).
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
@@ -23,7 +20,7 @@ use bullpen_core::instance::Record;
 use bullpen_core::mailbox::{AgentPhase, Beat};
 use bullpen_core::ports::{JobRow, Ledger as _, Mailbox as _, Written};
 use bullpen_embedded::{SqliteLedger, SqliteMailbox};
-use common::{NOW, StandingClock, claim, idle, stock, won};
+use common::{NOW, StandingClock, claim, idle, store_idle, won};
 use futures_util::future::join_all;
 use rusqlite::{Connection, params};
 use tokio::time::{MissedTickBehavior, interval};
@@ -31,9 +28,9 @@ use tokio::time::{MissedTickBehavior, interval};
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-/// How long a child works at a time.
+/// How long a child writes per run.
 const MEASURED: Duration = Duration::from_secs(2);
-/// Throughputs are measured in turn, several times over: a disk has good and bad moments.
+/// Runs of each throughput, in alternation: a disk's speed varies.
 const ROUNDS: u64 = 5;
 const PROCESSES: [usize; 2] = [1, 4];
 const BEAT: Duration = Duration::from_millis(100);
@@ -98,7 +95,7 @@ fn throughput() {
     }
 }
 
-/// How many writes so many processes make.
+/// The number of writes that the processes make together.
 fn writes(role: &str, processes: usize) -> u64 {
     let directory = tempfile::tempdir().expect("a directory can be made");
     prepare(directory.path());
@@ -144,7 +141,10 @@ fn quantile(mut micros: Vec<u64>, permille: usize) -> u64 {
 }
 
 fn prepare(directory: &Path) {
-    drop(Ledger::open(&directory.join("ledger.db"), StandingClock::new()).expect("it opens"));
+    drop(
+        Ledger::open(&directory.join("ledger.db"), StandingClock::new())
+            .expect("the database opens"),
+    );
 }
 
 fn spawn(role: &str, number: usize, directory: &Path) -> Child {
@@ -157,17 +157,18 @@ fn spawn(role: &str, number: usize, directory: &Path) -> Child {
         .expect("this program can be run again")
 }
 
-/// Lets all begin when all are ready, and collects the numbers each prints.
+/// Starts all children at once when all are ready, and collects the numbers that each prints.
 fn start(mut children: Vec<Child>) -> Vec<Vec<u64>> {
     let mut outputs = Vec::new();
     for child in &mut children {
-        let mut output = BufReader::new(child.stdout.take().expect("it was piped"));
+        let mut output = BufReader::new(child.stdout.take().expect("the stream is piped"));
         let mut ready = String::new();
-        output.read_line(&mut ready).expect("a child says when it is ready");
+        output.read_line(&mut ready).expect("a child prints when it is ready");
         outputs.push(output);
     }
     for child in &mut children {
-        writeln!(child.stdin.as_mut().expect("it was piped"), "go").expect("a child listens");
+        writeln!(child.stdin.as_mut().expect("the stream is piped"), "go")
+            .expect("a child reads its input");
     }
     let answers = outputs
         .into_iter()
@@ -184,7 +185,7 @@ fn start(mut children: Vec<Child>) -> Vec<Vec<u64>> {
 
 fn ready() {
     println!("ready");
-    std::io::stdin().read_line(&mut String::new()).expect("the parent says when to begin");
+    std::io::stdin().read_line(&mut String::new()).expect("the parent sends a line");
 }
 
 fn child(role: &str, number: &str, directory: &Path) {
@@ -201,7 +202,7 @@ fn child(role: &str, number: &str, directory: &Path) {
         let numbers = if role == "beats" {
             beats(&directory.join("mailbox.db"), number).await
         } else {
-            let ledger = Ledger::open(&ledger, StandingClock::new()).expect("it opens");
+            let ledger = Ledger::open(&ledger, StandingClock::new()).expect("the database opens");
             match role {
                 "one" => vec![replace(&ledger, number, 1).await],
                 "sixteen" => vec![replace(&ledger, number, 16).await],
@@ -215,10 +216,10 @@ fn child(role: &str, number: &str, directory: &Path) {
     });
 }
 
-/// What the ledger does for one write, without the ledger.
+/// The SQL of the ledger's write, without the ledger.
 fn bare(path: &Path, number: &str) -> u64 {
-    let db = Connection::open(path).expect("it opens");
-    db.execute_batch("PRAGMA synchronous = FULL").expect("it is a pragma");
+    let db = Connection::open(path).expect("the database opens");
+    db.execute_batch("PRAGMA synchronous = FULL").expect("the pragma is valid");
     let id = format!("bare-{number}");
     let body = "x".repeat(600);
     db.execute(
@@ -226,7 +227,7 @@ fn bare(path: &Path, number: &str) -> u64 {
          VALUES (?1, 1, 'idle', 1, 'small', 1, ?2)",
         params![id, body],
     )
-    .expect("it is new");
+    .expect("the record is new");
     ready();
     let (begin, mut revision) = (now(), 1_u64);
     while begin.elapsed() < MEASURED {
@@ -238,26 +239,27 @@ fn bare(path: &Path, number: &str) -> u64 {
                  idle_since = 1, deadline = ?2, body = ?4 WHERE id = ?1 AND revision = ?3",
             )
             .and_then(|mut it| it.execute(params![id, revision + 1, revision, body]))
-            .expect("it is there");
-        step("COMMIT").expect("the disk has room");
+            .expect("the record exists");
+        step("COMMIT").expect("the disk has space");
         assert_eq!(changed, 1);
         revision += 1;
     }
     revision - 1
 }
 
-/// Replaces records without pause, each caller its own.
+/// Each caller replaces its own record without pause.
 async fn replace(ledger: &Ledger, number: &str, callers: usize) -> u64 {
     let mut records = Vec::new();
     for caller in 0..callers {
-        records.push(stock(ledger, &format!("{number}-{caller}")).await);
+        records.push(store_idle(ledger, &format!("{number}-{caller}")).await);
     }
     ready();
     let begin = now();
     let written = join_all(records.into_iter().map(|mut record| async move {
         let mut written = 0;
         while begin.elapsed() < MEASURED {
-            record = won(ledger.replace(&record, &idle(&record)).await.expect("it answers"));
+            record =
+                won(ledger.replace(&record, &idle(&record)).await.expect("the database answers"));
             written += 1;
         }
         written
@@ -265,9 +267,9 @@ async fn replace(ledger: &Ledger, number: &str, callers: usize) -> u64 {
     written.await.into_iter().sum()
 }
 
-/// Forty agents of one process; how long each beat took.
+/// How long each beat of forty agents of one process took.
 async fn beats(path: &Path, number: &str) -> Vec<u64> {
-    let mailbox = SqliteMailbox::open(path, StandingClock::new()).expect("it opens");
+    let mailbox = SqliteMailbox::open(path, StandingClock::new()).expect("the database opens");
     ready();
     let begin = now();
     let waits = join_all((0..AGENTS_PER_PROCESS).map(|agent| {
@@ -283,7 +285,7 @@ async fn beats(path: &Path, number: &str) -> Vec<u64> {
                 let beat =
                     Beat { seq, at: NOW, phase: AgentPhase::Waiting, boot: "boot".to_owned() };
                 let sent = now();
-                mailbox.beat(&key, &beat).await.expect("it answers");
+                mailbox.beat(&key, &beat).await.expect("the database answers");
                 waits.push(micros(sent));
             }
             waits
@@ -292,7 +294,7 @@ async fn beats(path: &Path, number: &str) -> Vec<u64> {
     waits.await.concat()
 }
 
-/// The same with rows of the ledger.
+/// How long each write of a job row by forty writers of one process took.
 async fn rows(ledger: &Ledger, number: &str) -> Vec<u64> {
     ready();
     let begin = now();
@@ -314,14 +316,14 @@ async fn rows(ledger: &Ledger, number: &str) -> Vec<u64> {
             }
             let seen = Some(row.revision).filter(|revision| revision.0 > 0);
             let sent = now();
-            row = won(ledger.write_row(seen, &row).await.expect("it answers"));
+            row = won(ledger.write_row(seen, &row).await.expect("the database answers"));
             waits.push(micros(sent));
         }
     }));
     waits.await.concat()
 }
 
-/// Agents do not beat in step.
+/// An agent's beats, with an offset: agents do not beat in step.
 async fn ticks(agent: usize) -> tokio::time::Interval {
     let offset = BEAT * u32::try_from(agent).expect("few agents") / 40;
     let mut first = interval(offset.max(Duration::from_millis(1)));
@@ -332,11 +334,12 @@ async fn ticks(agent: usize) -> tokio::time::Interval {
     ticks
 }
 
-/// Claimers of one process, each claiming and giving back a machine of its own without pause.
+/// How long the writes of one process's claimers took. Each claimer claims and returns its own
+/// machine without pause.
 async fn claims(ledger: &Ledger, number: &str) -> Vec<u64> {
     let mut records = Vec::new();
     for claimer in 0..CLAIMERS_PER_PROCESS {
-        records.push(stock(ledger, &format!("{number}-{claimer}")).await);
+        records.push(store_idle(ledger, &format!("{number}-{claimer}")).await);
     }
     ready();
     let begin = now();
@@ -348,11 +351,12 @@ async fn claim_on(ledger: &Ledger, mut record: Record, begin: Instant) -> Vec<u6
     let mut waits = Vec::new();
     while begin.elapsed() < MEASURED {
         let sent = now();
-        let claimed = ledger.claim(&claim(&record, "nonce")).await.expect("it answers");
+        let claimed = ledger.claim(&claim(&record, "nonce")).await.expect("the database answers");
         waits.push(micros(sent));
-        let Written::Won(claimed) = claimed else { panic!("nobody else wants it") };
+        let Written::Won(claimed) = claimed else { panic!("another claimer won") };
         let sent = now();
-        record = won(ledger.replace(&claimed, &idle(&claimed)).await.expect("it answers"));
+        record =
+            won(ledger.replace(&claimed, &idle(&claimed)).await.expect("the database answers"));
         waits.push(micros(sent));
     }
     waits

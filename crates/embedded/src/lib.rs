@@ -1,13 +1,11 @@
 //! The adapters for one host: SQLite behind the `Ledger`, `Queues` and `Mailbox` ports, processes
 //! behind the `Fleet` port ([`fleet`]), and the agents' connection to a mailbox ([`machine`]).
 //!
-//! `ledger.db` holds the records, the job rows and the queues, and survives power cuts.
-//! `mailbox.db` holds orders and reports, and survives processes. Any number of processes of one
-//! host may use both files. They wake each other through the directory `wake` (module `wake`), and
-//! take turns with the `-door` files (module `write_gate`).
+//! `ledger.db` (records, job rows, queues) survives power cuts; `mailbox.db` (orders, reports)
+//! survives processes. The host's processes wake each other (module `wake`) and take turns with the
+//! `-door` files (module `write_gate`).
 //!
-//! Not here: decisions (`bullpen-core` makes them, inside the transactions), or several hosts:
-//! neither SQLite's locks nor ours reach across a network.
+//! Not here: decisions (`bullpen-core`), or several hosts: no lock here reaches across a network.
 
 pub mod fleet;
 mod ledger;

@@ -1,10 +1,9 @@
 //! The mailbox in SQLite: orders to agents, heartbeats and signals from them.
 //!
 //! The heartbeat and each kind of signal have their own row, so writing one never changes another.
-//! The SQL for a heartbeat repeats `Beat::follows`. `wait` returns at once if a process wrote to
-//! the mailbox since this handle last read it, so a caller that reads and then waits misses
-//! nothing. Two tasks that use one handle for one mailbox share that memory; the slower task may
-//! wait in full.
+//! `wait` returns at once if a process wrote to the mailbox since this handle last read it, so that
+//! a caller that reads and then waits misses nothing. Of two tasks that share a handle and a
+//! mailbox, the slower one may wait in full.
 //!
 //! Not here: whether an order is newer (`Inbox::accept`), or how agents follow it.
 
@@ -180,7 +179,7 @@ impl<C: Clock> Mailbox for SqliteMailbox<C> {
             // For a record that this handle has never read, count from now on.
             known.inbox = known.inbox.or(found.inbox);
             known.report = known.report.or(found.report);
-            if known != found || first(pin!(watch.rung()), end.as_mut()).await == First::Right {
+            if known != found || first(pin!(watch.woken()), end.as_mut()).await == First::Right {
                 return;
             }
         }
@@ -269,6 +268,7 @@ fn no_text(what: &str) -> ReportRead {
     ReportRead::Unreadable(UnreadableReport::because(why))
 }
 
+/// Stores a heartbeat if it follows the stored one; the SQL repeats `Beat::follows`.
 fn store_beat(db: &Connection, key: &MailboxKey, beat: &Beat) -> Result<(), StatementFault> {
     let text = serde_json::to_string(beat).expect("a beat has string keys only");
     db.prepare_cached(

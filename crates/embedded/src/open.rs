@@ -1,11 +1,9 @@
 //! Opens a database: makes it, migrates an older file, or refuses a file without changing it.
 //!
-//! A file is *ours* if its header has our application id. Its version (`PRAGMA user_version`) is
-//! the number of migrations, which cover all stored data, documents too. Before SQLite opens the
-//! file, the program reads the header as bytes and refuses a newer version, so not even SQLite's
-//! recovery writes to a refused file. It builds a new file under another name and renames it, so a
-//! file is absent or complete. It holds the [`WriteGate`] meanwhile: if several processes start at
-//! once, one of them does the work.
+//! A file is *ours* if its header has our application id; `PRAGMA user_version` is its number of
+//! migrations, which cover documents too. The program reads the header as bytes and refuses a newer
+//! version before SQLite, whose recovery writes, opens the file. It holds the [`WriteGate`], and
+//! renames a complete new file into place, so that a file is absent or complete.
 //!
 //! Not here: statements of any table, or waiting for a write ([`crate::store`]).
 
@@ -75,12 +73,13 @@ impl Schema {
         self.migrations.len()
     }
 
-    /// Makes sure that `path` is a database of this kind and of the current version.
+    /// Makes sure that `path` is a database of this kind and of the current version. If several
+    /// processes start at once, one of them does the work.
     pub(crate) fn prepare(&self, path: &Path) -> Result<(), OpenError> {
         let mut gate =
             WriteGate::open(path, PATIENCE_MAX).map_err(|source| OpenError::io(path, source))?;
-        match gate.pass(|| self.settle(path)) {
-            Ok(settled) => settled,
+        match gate.pass(|| self.make_or_migrate(path)) {
+            Ok(outcome) => outcome,
             Err(GateClosed::Busy) => Err(OpenError::Busy { path: path.into() }),
             Err(GateClosed::Io(source)) => Err(OpenError::io(path, source)),
         }
@@ -100,7 +99,7 @@ impl Schema {
         Ok(db)
     }
 
-    fn settle(&self, path: &Path) -> Result<(), OpenError> {
+    fn make_or_migrate(&self, path: &Path) -> Result<(), OpenError> {
         let Some(header) = read_header(path)? else {
             return self.create(path, self.version());
         };

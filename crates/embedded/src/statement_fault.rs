@@ -96,7 +96,7 @@ impl<T> WriteOutcome<Vec<Option<T>>> {
 
 impl<T> WriteOutcome<T> {
     /// The fault of a write that may have landed.
-    pub(crate) fn unsure() -> Fault {
+    pub(crate) fn unconfirmed() -> Fault {
         Fault::unavailable("the store did not confirm a write")
     }
 
@@ -105,7 +105,7 @@ impl<T> WriteOutcome<T> {
     pub(crate) fn plain(self) -> Result<T, Fault> {
         match self {
             Self::Done(value) => Ok(value),
-            Self::Unknown => Err(Self::unsure()),
+            Self::Unknown => Err(Self::unconfirmed()),
             Self::Refused(fault) => Err(fault),
         }
     }

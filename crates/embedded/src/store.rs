@@ -1,13 +1,11 @@
-//! An open database: a thread that writes and a thread that reads.
+//! An open database: a thread that writes and a thread that reads, because SQLite blocks.
 //!
-//! SQLite blocks, so the caller's thread does neither. All writes of a process go through its one
-//! writer, which puts all queued writes into one transaction with one disk flush. Each write has
-//! its own savepoint, condition and answer. A queued write happens completely or not at all, also
-//! if the caller drops its future. The writer answers after the commit; a failed commit leaves open
-//! whether the write landed.
+//! One writer does all writes of a process: it puts the queued ones into one transaction with one
+//! disk flush; each has its own savepoint, condition and answer. A queued write happens completely
+//! or not at all, also if the caller drops its future. The writer answers after the commit; a
+//! failed commit leaves open whether the write landed.
 //!
-//! Not here: the statements (`ledger`, `queues`, `mailbox`), or taking turns
-//! ([`crate::write_gate`]).
+//! Not here: statements (`ledger`, `queues`, `mailbox`), or taking turns ([`crate::write_gate`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError, TrySendError};
@@ -228,7 +226,7 @@ impl Writer {
             for job in batch {
                 job.answer(&fate);
             }
-            self.waker.ring(wakes);
+            self.waker.wake_all(wakes);
         }
     }
 

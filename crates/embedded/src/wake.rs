@@ -1,11 +1,9 @@
 //! Wake-ups between processes, so that a waiter need not poll for a write.
 //!
-//! In the directory `wake` beside the databases each waiting process has one Unix datagram socket,
-//! and for each *topic* (a queue, a mailbox) an empty file with the socket's name in the topic's
-//! directory. After a commit a writer sends the topic's number to each socket named there. A
-//! wake-up only means "look now" and may be spurious. No race loses it, because a waiter registers
-//! before it looks; nor does a full socket, because the sender leaves a mark "look at everything"
-//! beside it.
+//! In the directory `wake` each waiting process has one Unix datagram socket, and each *topic* (a
+//! queue, a mailbox) has a directory with an empty file per waiting socket. After a commit a writer
+//! sends the topic's number to these sockets. A wake-up means "look now" and may be spurious. None
+//! is lost: a waiter registers before it looks, and beside a full socket the sender leaves a mark.
 //!
 //! Not here: the looks, or how long to wait.
 
@@ -80,18 +78,18 @@ impl WakeSender {
     }
 
     /// Wakes all waiters of these topics.
-    pub(crate) fn ring(&self, mut topics: Vec<Topic>) {
+    pub(crate) fn wake_all(&self, mut topics: Vec<Topic>) {
         topics.sort_unstable();
         topics.dedup();
         for topic in topics {
-            if let Err(error) = self.ring_one(topic) {
+            if let Err(error) = self.wake_topic(topic) {
                 // The waiters then wait until their own time limit.
                 tracing::warn!(%error, "could not wake waiting processes");
             }
         }
     }
 
-    fn ring_one(&self, topic: Topic) -> io::Result<()> {
+    fn wake_topic(&self, topic: Topic) -> io::Result<()> {
         let waiters = match fs::read_dir(topic.directory(&self.wake)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             waiters => waiters?,
@@ -110,6 +108,7 @@ impl WakeSender {
     fn send(&self, socket: &Path, topic: Topic) -> io::Result<()> {
         match self.socket.send_to(&topic.0.to_be_bytes(), socket) {
             Err(error) if is_full(&error) => {
+                // The mark tells the waiting process to look at every topic.
                 File::create(overflow_mark(socket))?;
                 // If the socket is full again, its reader sees the mark with the next datagram.
                 match self.socket.send_to(&topic.0.to_be_bytes(), socket) {
@@ -216,7 +215,7 @@ fn register(entry: &Path) -> io::Result<()> {
 
 impl TopicWatch {
     /// Waits for a wake-up since the watch was made, or since this last returned.
-    pub(crate) async fn rung(&self) {
+    pub(crate) async fn woken(&self) {
         self.woken.notified().await;
     }
 }
@@ -251,10 +250,10 @@ impl BoundSocket {
         let bound = UnixDatagram::bind(&draft)?;
         fs::rename(&draft, &socket)?;
         let shared = Arc::new(Shared::default());
-        let (heard, path) = (Arc::clone(&shared), socket.clone());
+        let (for_thread, path) = (Arc::clone(&shared), socket.clone());
         let thread = thread::Builder::new()
             .name("wake-listener".to_owned())
-            .spawn(move || listen(&bound, &overflow_mark(&path), &heard))?;
+            .spawn(move || listen(&bound, &overflow_mark(&path), &for_thread))?;
         Ok(Self { socket, shared, thread: Some(thread) })
     }
 }
@@ -262,8 +261,8 @@ impl BoundSocket {
 impl Drop for BoundSocket {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
-        let rung = UnixDatagram::unbound().and_then(|it| it.send_to(&[], &self.socket));
-        match rung {
+        let sent = UnixDatagram::unbound().and_then(|it| it.send_to(&[], &self.socket));
+        match sent {
             Ok(_) => {
                 if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
                     tracing::error!("wake listener thread panicked");
@@ -279,11 +278,11 @@ impl Drop for BoundSocket {
 fn listen(socket: &UnixDatagram, overflow: &Path, shared: &Shared) {
     let mut number = [0; 8];
     loop {
-        let heard = socket.recv(&mut number);
+        let received = socket.recv(&mut number);
         if shared.ended.load(Ordering::Acquire) {
             return;
         }
-        match heard {
+        match received {
             Err(error) if error.kind() != ErrorKind::Interrupted => {
                 tracing::error!(%error, "wake listener stopped after an error");
                 return;
@@ -292,11 +291,11 @@ fn listen(socket: &UnixDatagram, overflow: &Path, shared: &Shared) {
         }
         let watches = lock(&shared.watches);
         // A mark, or a datagram of another length, means: wake all.
-        let all = fs::remove_file(overflow).is_ok() || !matches!(heard, Ok(8));
+        let all = fs::remove_file(overflow).is_ok() || !matches!(received, Ok(8));
         let topic = Topic(u64::from_be_bytes(number));
         for (_, woken) in watches.iter().filter(|(other, _)| all || **other == topic) {
-            for one in woken {
-                one.notify_one();
+            for watch in woken {
+                watch.notify_one();
             }
         }
     }

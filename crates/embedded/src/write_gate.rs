@@ -3,10 +3,7 @@
 //! SQLite's write lock has no queue, so a process that writes without pause starves the others.
 //! Each writer therefore takes the *gate* first, an advisory lock on the `-door` file, waits for
 //! the write lock while it holds the gate, and releases the gate once it has the write lock. A
-//! writer that comes back finds the gate held by the next writer. The kernel releases a dead
-//! process's lock. [`LockWait`] waits in short random naps up to a limit, so that a stopped process
-//! that holds a lock costs the others only an error. SQLite's own waits grow to a tenth of a
-//! second.
+//! writer that comes back finds the gate held by the next one. The kernel releases dead holders.
 //!
 //! Not here: transactions ([`crate::store`]).
 
@@ -52,7 +49,9 @@ impl Jitter {
     }
 }
 
-/// One waiter's naps for one lock at a time.
+/// One waiter's naps for one lock at a time: short, random and limited, so that a stopped process
+/// that holds a lock costs the others only an error. SQLite's own waits grow to a tenth of a
+/// second.
 pub(crate) struct LockWait {
     jitter: Jitter,
     slept: Duration,

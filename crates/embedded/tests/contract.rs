@@ -1,7 +1,7 @@
-//! SQLite passes the same contract suites as the models, on real files, with a second handle on the
-//! file in the place of a second process.
+//! The contract suites for SQLite on real files; a second handle on the file stands for a second
+//! process.
 //!
-//! Not here: real processes (`processes`), or what SQLite does beyond the ports.
+//! Not here: real processes (`processes`), and behaviour beyond the ports (tests beside the code).
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use bullpen_sim::contract::mailbox::MailboxHarness;
 use bullpen_sim::model::mailbox::Forgery;
 use tempfile::TempDir;
 
-/// What every harness here has: a directory of its own and a clock.
-struct Ground {
+/// A temporary directory and a clock, for one harness.
+struct Fixture {
     directory: TempDir,
     clock: Arc<ManualClock>,
 }
 
-impl Ground {
+impl Fixture {
     fn new() -> Self {
-        let directory = tempfile::tempdir().expect("the system has room for temporary files");
+        let directory = tempfile::tempdir().expect("a directory can be made");
         Self { directory, clock: ManualClock::new() }
     }
 
-    /// Moves the clock, and lets the database's threads get their turn at what that woke.
+    /// Advances the clock, and gives the database's threads time to run.
     async fn pass(&self, wait: Duration) {
-        const TURN: Duration = Duration::from_millis(5);
+        const REAL_TIME: Duration = Duration::from_millis(5);
         self.clock.advance(wait);
-        #[expect(clippy::disallowed_methods, reason = "the threads below run on real time")]
-        tokio::time::sleep(TURN).await;
+        #[expect(clippy::disallowed_methods, reason = "the database's threads run on real time")]
+        tokio::time::sleep(REAL_TIME).await;
     }
 }
 
@@ -43,7 +43,7 @@ fn real<F: Future>(case: F) -> F::Output {
         .worker_threads(2)
         .enable_time()
         .build()
-        .expect("the system has room for two threads");
+        .expect("the system allows two threads");
     runtime.block_on(case)
 }
 
@@ -51,13 +51,13 @@ macro_rules! sqlite {
     ($harness:ident, $adapter:ident, $file:literal) => {
         struct $harness {
             port: $adapter<ManualClock>,
-            ground: Ground,
+            fixture: Fixture,
         }
 
         impl $harness {
-            fn open(ground: &Ground) -> $adapter<ManualClock> {
-                let path = ground.directory.path().join($file);
-                $adapter::open(&path, Arc::clone(&ground.clock)).expect("the file is ours alone")
+            fn open(fixture: &Fixture) -> $adapter<ManualClock> {
+                let path = fixture.directory.path().join($file);
+                $adapter::open(&path, Arc::clone(&fixture.clock)).expect("the file is ours alone")
             }
         }
 
@@ -69,8 +69,8 @@ macro_rules! sqlite {
             }
 
             async fn fresh() -> Self {
-                let ground = Ground::new();
-                Self { port: Self::open(&ground), ground }
+                let fixture = Fixture::new();
+                Self { port: Self::open(&fixture), fixture }
             }
 
             fn port(&self) -> &Self::Port {
@@ -78,15 +78,15 @@ macro_rules! sqlite {
             }
 
             fn another_process(&self) -> Self::Port {
-                Self::open(&self.ground)
+                Self::open(&self.fixture)
             }
 
             fn now(&self) -> Timestamp {
-                self.ground.clock.now()
+                self.fixture.clock.now()
             }
 
             async fn pass(&self, wait: Duration) {
-                self.ground.pass(wait).await;
+                self.fixture.pass(wait).await;
             }
         }
     };
@@ -98,8 +98,8 @@ sqlite!(MailboxOnDisk, SqliteMailbox, "mailbox.db");
 
 impl MailboxHarness for MailboxOnDisk {
     async fn forge_report(&self, key: &MailboxKey, forged: &Forgery) {
-        let path = self.ground.directory.path().join("mailbox.db");
-        let db = rusqlite::Connection::open(path).expect("the file is there");
+        let path = self.fixture.directory.path().join("mailbox.db");
+        let db = rusqlite::Connection::open(path).expect("the file exists");
         let key = key.as_str();
         let put = "INSERT INTO reports (key, change) VALUES (?1, 1) \
                    ON CONFLICT DO UPDATE SET change = change + 1";
@@ -114,7 +114,7 @@ impl MailboxHarness for MailboxOnDisk {
             db.execute(sql, [key, &format!("\"{kind}\""), body]).expect("the file is writable");
         }
         if forged.ill_typed {
-            // The tables are strict: bytes that are no text are the worst that goes in.
+            // The tables are strict, so the worst possible value is a text of invalid bytes.
             let sql = "UPDATE reports SET beat = CAST(x'fffe00' AS TEXT) WHERE key = ?1";
             db.execute(sql, [key]).expect("the file is writable");
         }

@@ -1,15 +1,12 @@
-//! Several processes at one file: who wins, who is woken, and what is left of one that is killed.
+//! Tests of several processes with one database: claims, wake-ups, and writes of a killed process.
 //!
-//! Each test runs this test program again, with only itself selected, as its children. A child is
-//! told what to do on the command line: the last argument of `--skip`, which the harness takes for
-//! the name of a test to leave out, and which names none.
+//! Each test starts this test program again as its children, with only this test selected. The
+//! argument of `--skip` names the child's directory; the harness takes it for a test's name, and
+//! no test has that name.
 //!
-//! Not here: how fast any of it is (`benches/contention.rs`).
+//! Not here: performance (`benches/contention.rs`).
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "all of this is a test, also what is outside of its functions"
-)]
+#![expect(clippy::unwrap_used, reason = "this file is a test, including its helper functions")]
 
 use std::collections::BTreeMap;
 use std::env;
@@ -27,7 +24,7 @@ use bullpen_core::ports::{
     Written,
 };
 use bullpen_embedded::{SqliteLedger, SqliteMailbox, SqliteQueues};
-use common::{NOW, StandingClock, claim, idle, stock, won};
+use common::{NOW, StandingClock, claim, idle, store_idle, won};
 use futures_util::future::join_all;
 use tempfile::TempDir;
 
@@ -35,11 +32,11 @@ mod common;
 
 type Ledger = SqliteLedger<StandingClock>;
 
-/// What a line from a child begins with; everything else on its output is the harness's.
+/// The prefix of a child's own lines; the harness prints the other lines of its output.
 const MARK: &str = "child says:";
 
-/// The directory a child works in, if this process is one.
-fn role() -> Option<PathBuf> {
+/// The directory to work in, if this process is a child.
+fn child_directory() -> Option<PathBuf> {
     let mut arguments = env::args().skip_while(|argument| argument != "--skip");
     arguments.nth(1)?.strip_prefix("child in ").map(PathBuf::from)
 }
@@ -65,16 +62,16 @@ impl Process {
         Self { child, input, output }
     }
 
-    fn tell(&mut self, line: &str) {
+    fn send(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// The next thing the child says; nothing if it has ended.
-    fn hear(&mut self) -> Option<String> {
+    /// The child's next line; `None` if it has ended.
+    fn receive(&mut self) -> Option<String> {
         let mut line = String::new();
         while self.output.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-            if let Some((_, said)) = line.split_once(MARK) {
-                return Some(said.trim().to_owned());
+            if let Some((_, text)) = line.split_once(MARK) {
+                return Some(text.trim().to_owned());
             }
             line.clear();
         }
@@ -88,21 +85,21 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// A test that failed leaves no child behind.
+    /// Kills the child also if the test fails.
     fn drop(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 }
 
-fn say(what: &str) {
+fn print_marked(text: &str) {
     let mut output = std::io::stdout();
-    writeln!(output, "{MARK} {what}").unwrap();
+    writeln!(output, "{MARK} {text}").unwrap();
     output.flush().unwrap();
 }
 
-/// The parent's next line; nothing if it has closed its side.
-fn listen() -> Option<String> {
+/// The parent's next line; `None` if the parent has closed the pipe.
+fn read_command() -> Option<String> {
     let mut line = String::new();
     let bytes = std::io::stdin().read_line(&mut line).unwrap();
     (bytes > 0).then(|| line.trim_end().to_owned())
@@ -116,27 +113,27 @@ const PROCESSES: usize = 4;
 const CLAIMERS: usize = 16;
 const ROUNDS: usize = 200;
 
-/// In each round sixty-four claimers of four processes want the same machine.
+/// In each round sixty-four claimers of four processes claim the same machine.
 #[tokio::test]
 async fn exactly_one_of_many_claimers_wins_each_round() {
-    if let Some(directory) = role() {
+    if let Some(directory) = child_directory() {
         return claim_rounds(&directory).await;
     }
     let directory = TempDir::new().unwrap();
     let ledger = open(directory.path());
-    let mut record = stock(&ledger, "i-1").await;
+    let mut record = store_idle(&ledger, "i-1").await;
     let test = "exactly_one_of_many_claimers_wins_each_round";
     let mut children: Vec<_> =
         (0..PROCESSES).map(|_| Process::start(test, directory.path())).collect();
     for child in &mut children {
-        assert_eq!(child.hear().as_deref(), Some("ready"));
+        assert_eq!(child.receive().as_deref(), Some("ready"));
     }
     for round in 0..ROUNDS {
         for (number, child) in children.iter_mut().enumerate() {
-            child.tell(&format!("{} {number}", record.generation));
+            child.send(&format!("{} {number}", record.generation));
         }
         let wins: Vec<String> =
-            children.iter_mut().map(|child| child.hear().expect("it lives")).collect();
+            children.iter_mut().map(|child| child.receive().expect("the child runs")).collect();
         let winners: Vec<&str> = wins.iter().flat_map(|line| line.split_whitespace()).collect();
         assert_eq!(winners.len(), 1, "round {round}: {winners:?}");
         let claimed = ledger.read(&record.id).await.unwrap().unwrap();
@@ -150,12 +147,13 @@ async fn exactly_one_of_many_claimers_wins_each_round() {
     }
 }
 
-/// Told a generation, claims it sixteen times at once and says which claims won.
+/// For each generation that the parent sends, claims it sixteen times at once and prints which
+/// claims won.
 async fn claim_rounds(directory: &Path) {
     let ledger = open(directory);
     let seen = ledger.live(None).await.unwrap().items.remove(0);
-    say("ready");
-    while let Some(line) = listen() {
+    print_marked("ready");
+    while let Some(line) = read_command() {
         let (generation, number) = line.split_once(' ').unwrap();
         let seen = Record { generation: Generation(generation.parse().unwrap()), ..seen.clone() };
         let nonces: Vec<String> =
@@ -167,60 +165,61 @@ async fn claim_rounds(directory: &Path) {
             Ok(Written::Lost) => None,
             other => panic!("{other:?}"),
         });
-        say(&winners.collect::<Vec<_>>().join(" "));
+        print_marked(&winners.collect::<Vec<_>>().join(" "));
     }
 }
 
-/// Killed again and again in the middle of writing; every write that was answered is there.
+/// The test kills a child while it writes, several times; every answered write must be stored.
 #[tokio::test]
-async fn what_was_answered_before_a_kill_is_there_after_it() {
-    if let Some(directory) = role() {
+async fn answered_writes_survive_a_kill() {
+    if let Some(directory) = child_directory() {
         return write_for_ever(&directory).await;
     }
     let directory = TempDir::new().unwrap();
-    let test = "what_was_answered_before_a_kill_is_there_after_it";
+    let test = "answered_writes_survive_a_kill";
     let mut answered: BTreeMap<String, u64> = BTreeMap::new();
     for round in 0..5 {
         let mut child = Process::start(test, directory.path());
-        child.tell(&round.to_string());
+        child.send(&round.to_string());
         for _ in 0..200 + round * 37 {
-            note(&mut answered, &child.hear().expect("it lives"));
+            record_answer(&mut answered, &child.receive().expect("the child runs"));
         }
-        // Whatever it is doing now, it is doing for the last time.
+        // The child may be anywhere in a write.
         child.child.kill().unwrap();
-        while let Some(line) = child.hear() {
-            note(&mut answered, &line);
+        while let Some(line) = child.receive() {
+            record_answer(&mut answered, &line);
         }
         child.child.wait().unwrap();
 
         let ledger = open(directory.path());
         for (job, revision) in &answered {
-            let row = ledger.row(&JobId::new(job)).await.unwrap().expect("it was answered");
+            let row = ledger.row(&JobId::new(job)).await.unwrap();
+            let row = row.expect("the ledger answered the write");
             assert!(row.revision.0 >= *revision, "{job}: {} < {revision}", row.revision);
-            assert_eq!(row.body, body(job, row.revision.0), "whole, whichever it is");
+            assert_eq!(row.body, body(job, row.revision.0), "the stored row is incomplete");
         }
     }
     assert!(answered.len() >= 5 * CLAIMERS);
 }
 
-fn note(answered: &mut BTreeMap<String, u64>, line: &str) {
+fn record_answer(answered: &mut BTreeMap<String, u64>, line: &str) {
     let (job, revision) = line.split_once(' ').unwrap();
     answered.insert(job.to_owned(), revision.parse().unwrap());
 }
 
-/// Long enough for several pages, so that there is a middle to be killed in.
+/// A text of several database pages, so that a kill can interrupt its write.
 fn body(job: &str, revision: u64) -> String {
     format!("{job} {revision} ").repeat(500)
 }
 
 async fn write_for_ever(directory: &Path) {
     let ledger = &open(directory);
-    let round = listen().unwrap();
+    let round = read_command().unwrap();
     let writers = (0..CLAIMERS).map(|writer| write_one(ledger, format!("{round}-{writer}")));
     join_all(writers).await;
 }
 
-/// Says each revision once it was answered.
+/// Prints each revision after the ledger has answered its write.
 async fn write_one(ledger: &Ledger, job: String) {
     let mut seen: Option<Revision> = None;
     loop {
@@ -234,14 +233,14 @@ async fn write_one(ledger: &Ledger, job: String) {
             forget_at: NOW.after(Duration::from_secs(3600)),
         };
         seen = Some(won(ledger.write_row(seen, &row).await.unwrap()).revision);
-        say(&format!("{job} {revision}"));
+        print_marked(&format!("{job} {revision}"));
     }
 }
 
-/// The clocks stand, so nothing but a wake-up can end these waits.
+/// The clocks stand still, so that only a wake-up can end these waits.
 #[tokio::test]
-async fn whoever_waits_is_woken_by_another_process() {
-    if let Some(directory) = role() {
+async fn a_waiting_process_is_woken_by_another() {
+    if let Some(directory) = child_directory() {
         return wait_twice(&directory).await;
     }
     let directory = TempDir::new().unwrap();
@@ -256,13 +255,13 @@ async fn whoever_waits_is_woken_by_another_process() {
         dead_letters: None,
     };
     queues.ensure(&spec).await.unwrap();
-    let mut child = Process::start("whoever_waits_is_woken_by_another_process", directory.path());
-    assert_eq!(child.hear().as_deref(), Some("waiting for a message"));
+    let mut child = Process::start("a_waiting_process_is_woken_by_another", directory.path());
+    assert_eq!(child.receive().as_deref(), Some("waiting for a message"));
     let sent = queues.send(&queue, &[Outgoing::now("hello".to_owned())]).await.unwrap();
     assert_eq!(sent, [Ok(())]);
-    assert_eq!(child.hear().as_deref(), Some("hello"));
+    assert_eq!(child.receive().as_deref(), Some("hello"));
 
-    assert_eq!(child.hear().as_deref(), Some("waiting for an order"));
+    assert_eq!(child.receive().as_deref(), Some("waiting for an order"));
     let path = directory.path().join("mailbox.db");
     let mailbox = SqliteMailbox::open(&path, StandingClock::new()).unwrap();
     let order = Order::Withdrawn(Withdrawal {
@@ -273,7 +272,7 @@ async fn whoever_waits_is_woken_by_another_process() {
         removal_token: None,
     });
     won(mailbox.post(&MailboxKey::new("i-1"), &order).await.unwrap());
-    assert_eq!(child.hear().as_deref(), Some("7"));
+    assert_eq!(child.receive().as_deref(), Some("7"));
     child.end();
 }
 
@@ -282,16 +281,16 @@ async fn wait_twice(directory: &Path) {
     let wait = Duration::from_secs(20);
     let queue = QueueName::new("q");
     let mut receive = pin!(queues.receive(&queue, 1, wait));
-    // Said once it waits, not before.
+    // Polled once, so that it waits before the parent sends.
     assert!(futures_util::poll!(receive.as_mut()).is_pending());
-    say("waiting for a message");
-    say(&receive.await.unwrap()[0].body);
+    print_marked("waiting for a message");
+    print_marked(&receive.await.unwrap()[0].body);
 
     let mailbox = SqliteMailbox::open(&directory.join("mailbox.db"), StandingClock::new()).unwrap();
     let key = MailboxKey::new("i-1");
     assert_eq!(mailbox.inbox(&key, Consistency::Consistent).await, Ok(None));
-    say("waiting for an order");
+    print_marked("waiting for an order");
     mailbox.wait(&key, wait).await;
     let inbox = mailbox.inbox(&key, Consistency::Consistent).await.unwrap().unwrap();
-    say(&inbox.order.rank().generation.to_string());
+    print_marked(&inbox.order.rank().generation.to_string());
 }

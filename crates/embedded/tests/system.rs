@@ -1,6 +1,6 @@
-//! The wall clock and the system's ids pass their ports' contract suites.
+//! The contract suites of the ports `Clock` and `Ids` for the operating system's clock and entropy.
 //!
-//! Not here: whether the machine's clock is right.
+//! Not here: whether the host's clock is right.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,7 +19,7 @@ macro_rules! system {
 
             fn block_on<F: Future>(case: F) -> F::Output {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-                runtime.expect("the system has room for a runtime").block_on(case)
+                runtime.expect("the system allows a runtime").block_on(case)
             }
 
             async fn fresh() -> Self {

@@ -376,7 +376,12 @@ async fn write<P: Ports>(
             capacity::freed(stack, &[format!("{}.{}", idle.id, idle.generation)]).await;
             Ok(ReleaseProgress::Returned(Box::new(idle)))
         }
-        Moved::To(_) => Ok(ReleaseProgress::Ended),
+        Moved::To(ended) => {
+            if let State::Terminating { why, .. } = &ended.state {
+                tracing::info!(instance_id = %ended.id, ?why, "release ended machine");
+            }
+            Ok(ReleaseProgress::Ended)
+        }
         Moved::Overtaken | Moved::Refused(_) => Ok(ReleaseProgress::Overtaken),
     }
 }

@@ -1,13 +1,11 @@
 //! Refusals in AWS's own shape: status, body, and the headers that AWS sets.
 //!
-//! DynamoDB and SQS name an error in the body's `__type`. SQS besides has `x-amzn-query-error`,
-//! the name that its older protocol has for it. Neither sets `x-amzn-errortype`, which belongs to
-//! protocols without a `__type`; it is set only where a target is neither of the two. The query
-//! protocols answer in XML, EC2's with a list of errors, the older one with one.
+//! DynamoDB and SQS put an error's name in the body's `__type`; SQS adds `x-amzn-query-error`, the
+//! name in its older protocol. Only other JSON services get `x-amzn-errortype`. The query protocols
+//! answer in XML: EC2 with a list of errors, the older services with one. All shapes are written
+//! from AWS's documentation and the SDK's models, not recorded from AWS.
 //!
-//! Written from AWS's documentation and the SDK's models; not recorded from AWS.
-//!
-//! Not here: when they are given (`levers`).
+//! Not here: which call is refused (`levers`).
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -20,28 +18,28 @@ use crate::fault::Fault;
 
 const DYNAMODB: &str = "com.amazonaws.dynamodb.v20120810#";
 const SQS: &str = "com.amazonaws.sqs#";
-/// The query protocols' codes stand alone.
+/// Codes of the query protocols have no namespace.
 const FORM: &str = "";
-/// What AWS's front answers before a service sees the call.
+/// The namespace of errors from AWS's front end, before a service sees the call.
 const FRONT: &str = "com.amazon.coral.availability#";
 const SERVICE: &str = "com.amazon.coral.service#";
-/// The id of every request that is refused here.
+/// The request id in every refusal.
 const REQUEST: &str = "00000000-0000-4000-8000-000000000000";
-/// DynamoDB takes no more items in one transaction.
+/// The most items that DynamoDB accepts in one transaction.
 const TRANSACTION_ITEMS_MAX: usize = 100;
 
-/// An error before it is written down.
+/// An error before it is rendered as JSON or XML.
 #[derive(Debug, PartialEq, Eq)]
 struct Refusal {
     status: u16,
     namespace: &'static str,
     code: &'static str,
     message: String,
-    /// By transaction item.
+    /// One reason per item of a cancelled transaction.
     reasons: Option<Vec<Value>>,
 }
 
-/// The answer that is given in the target's place, if the fault is one.
+/// The proxy's answer in the target's place; `None` if the fault is not a refusal.
 pub(crate) fn refusal(
     fault: Fault,
     call: &Head,
@@ -143,7 +141,7 @@ fn conflict(operation: &str, body: &Bytes, draw: u64) -> Refusal {
     Refusal { code: "TransactionCanceledException", message, reasons, ..plain }
 }
 
-/// At least one, so that there is a reason to give.
+/// The number of items in a transaction; at least one, so that there is a reason to give.
 fn transaction_items(body: &Bytes) -> usize {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let items = body.get("TransactItems").and_then(Value::as_array).map_or(1, Vec::len);
@@ -160,9 +158,9 @@ impl Refusal {
                  <RequestID>{REQUEST}</RequestID></Response>"
             )
         } else {
-            let whose = whose(status);
+            let culprit = culprit(status);
             format!(
-                "<ErrorResponse><Error><Type>{whose}</Type>{error}</Error>\
+                "<ErrorResponse><Error><Type>{culprit}</Type>{error}</Error>\
                  <RequestId>{REQUEST}</RequestId></ErrorResponse>"
             )
         };
@@ -174,7 +172,7 @@ impl Refusal {
 
     fn json(self, service: Service) -> Response<Full<Bytes>> {
         let mut body = json!({"__type": format!("{}{}", self.namespace, self.code)});
-        // A cancelled transaction's is the one that DynamoDB spells with a capital.
+        // DynamoDB spells only the message of a cancelled transaction with a capital.
         let message = if self.reasons.is_some() { "Message" } else { "message" };
         body[message] = self.message.into();
         if let Some(reasons) = self.reasons {
@@ -185,7 +183,7 @@ impl Refusal {
             .header(CONTENT_TYPE, "application/x-amz-json-1.0")
             .header("x-amzn-requestid", REQUEST);
         if service == Service::Sqs {
-            let error = format!("{};{}", self.code, whose(self.status));
+            let error = format!("{};{}", self.code, culprit(self.status));
             response = response.header("x-amzn-query-error", error);
         }
         if service == Service::Other {
@@ -195,12 +193,12 @@ impl Refusal {
     }
 }
 
-/// Whose fault it is, in AWS's words.
-fn whose(status: u16) -> &'static str {
+/// The party that caused the error, in AWS's words.
+fn culprit(status: u16) -> &'static str {
     if status < 500 { "Sender" } else { "Receiver" }
 }
 
-/// What the proxy says when the target does not answer: no fault, and no shape of AWS's.
+/// The proxy's answer if the target does not answer: not a fault, and not in AWS's shape.
 pub(crate) fn bad_gateway() -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new("the target did not answer".into()));
     *response.status_mut() = StatusCode::BAD_GATEWAY;
@@ -212,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_is_either_a_refusal_or_the_wires() {
+    fn four_faults_are_refusals_and_the_others_happen_on_the_wire() {
         for service in [Service::DynamoDb, Service::Sqs, Service::Ec2, Service::Query] {
             let is_refusal = |fault: &Fault| words(*fault, service).is_some();
             let refusals: Vec<Fault> = Fault::ALL.into_iter().filter(is_refusal).collect();

@@ -1,22 +1,22 @@
-//! A call as its headers tell of it, and its body where they do not.
+//! The service, operation and group of a call, from its headers or its form.
 //!
-//! A call's *operation* is the last part of `X-Amz-Target`, as in `DynamoDB_20120810.PutItem`, or the
-//! `Action` of a form, as EC2's query protocol has it. Its *group* is the access key id in its
-//! signature: callers that a test has to tell apart are given keys of their own.
+//! A call's *operation* is the last part of `X-Amz-Target`, as in `DynamoDB_20120810.PutItem`, or
+//! the `Action` of a form, as in EC2's query protocol. Its *group* is the access key id in its
+//! signature: a test gives separate keys to the callers that it wants to count separately.
 //!
-//! Not here: what else bodies say (`answers` reads the one it must).
+//! Not here: other parts of bodies (`answers` reads transactions).
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 
 use crate::form;
 
-/// The operation of a call that names none, and the group of one that is not signed.
+/// The operation of a call without one, and the group of an unsigned call.
 const NONE: &str = "-";
-/// What a body of the query protocols is called.
+/// The content type of the query protocols.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Whose protocol a call speaks.
+/// The service whose protocol a call uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     DynamoDb,
@@ -25,9 +25,9 @@ pub(crate) enum Service {
     Ec2,
     /// The query protocol of the older services: IAM, STS.
     Query,
-    /// It has a target that is neither.
+    /// Another service with an `X-Amz-Target`.
     Other,
-    /// It has no target and no action: an emulator's own interface, or no client of AWS's.
+    /// No target and no action: a call of the emulator's own interface, or not an AWS client.
     None,
 }
 
@@ -38,7 +38,7 @@ impl Service {
     }
 }
 
-/// What is said of it before it is carried out.
+/// The service, operation and group of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) service: Service,
@@ -63,7 +63,7 @@ impl Head {
         Self { service, operation, group }
     }
 
-    /// The partition key of the one item that this call is about.
+    /// The partition key of the item, if the call is about one item in DynamoDB.
     pub(crate) fn item(&self, body: &[u8]) -> Option<String> {
         if self.service != Service::DynamoDb {
             return None;
@@ -83,13 +83,13 @@ fn split(target: &str) -> (Service, String) {
     (service, operation.to_owned())
 }
 
-/// Whose form it is: only the signature says that.
+/// The service of a form, which only the signature names.
 fn queried(credential: Option<&str>) -> Service {
     let service = credential.and_then(|credential| credential.split('/').nth(3));
     if service == Some("ec2") { Service::Ec2 } else { Service::Query }
 }
 
-/// That of `AWS4-HMAC-SHA256 Credential=KEY/20260101/us-east-1/sqs/aws4_request, ...`.
+/// The credential in `AWS4-HMAC-SHA256 Credential=KEY/20260101/us-east-1/sqs/aws4_request, ...`.
 fn credential(authorization: &str) -> Option<&str> {
     let (_, credential) = authorization.split_once("Credential=")?;
     credential.split(',').next()
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_has_no_names() {
+    fn other_calls_have_no_operation_and_no_group() {
         let call = head(&[("authorization", "Bearer x")]);
         assert_eq!(call.service, Service::None);
         assert_eq!((call.operation.as_str(), call.group.as_str()), ("-", "-"));

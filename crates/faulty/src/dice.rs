@@ -1,11 +1,11 @@
-//! Randomness from one seed, split per purpose, by the generator that the simulator uses.
+//! Randomness from one seed, split into named streams, with the simulator's generator.
 //!
 //! Not here: the odds (`plan`).
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 
-/// One stream of draws.
+/// One stream of random numbers.
 #[derive(Debug)]
 pub(crate) struct Dice(ChaCha8Rng);
 
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_promise() {
+    fn a_seed_gives_the_simulators_numbers() {
         // The simulator's numbers for the same seed and stream.
         let mut dice = Dice::new(42, "promise");
         let drawn: Vec<u64> = (0..4).map(|_| dice.draw() % 1_000_000).collect();

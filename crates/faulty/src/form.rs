@@ -1,6 +1,6 @@
 //! Bodies of AWS's query protocols: `Action=RunInstances&MinCount=1`.
 //!
-//! Not here: what they mean.
+//! Not here: the meaning of fields.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn pairs(body: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Without `%41` and `+`. What is not well-formed stays as it is.
+/// Decodes `%41` and `+`. A malformed escape stays unchanged.
 fn decoded(text: &[u8]) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

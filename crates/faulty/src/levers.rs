@@ -1,6 +1,7 @@
-//! What befalls the next call: a lever that a test pulled, or else the plan.
+//! The fault of the next call: from a *lever*, a single fault that a test asked for, or from the
+//! plan.
 //!
-//! Not here: carrying it out (`wire`).
+//! Not here: performing the fault (`wire`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,26 +11,26 @@ use crate::dice::Dice;
 use crate::fault::Fault;
 use crate::plan::Plan;
 
-/// More levers than this for one operation are a slip in a test.
+/// More levers than this for one operation are a mistake in a test.
 const LEVERS_MAX: usize = 1_000;
 
-/// What befalls one call.
+/// The fault of one call and its random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fate {
     pub(crate) fault: Option<Fault>,
-    /// How late the answer is if it is slow.
+    /// The delay if the fault is a slow answer.
     pub(crate) delay: Duration,
-    /// For what else there is to choose.
+    /// A random number for the fault's details.
     pub(crate) draw: u64,
 }
 
-/// The plan, and what goes before it.
+/// The plan, and the levers that take precedence over it.
 #[derive(Debug)]
 pub(crate) struct Levers {
     plan: Plan,
-    /// By group and operation.
+    /// Random streams by group and operation.
     streams: BTreeMap<(String, String), Dice>,
-    /// By operation, for its next calls.
+    /// Levers for an operation's next calls; `None` lets a call pass without a fault.
     pulled: BTreeMap<String, VecDeque<Option<Fault>>>,
 }
 
@@ -38,7 +39,7 @@ impl Levers {
         Self { plan, streams: BTreeMap::new(), pulled: BTreeMap::new() }
     }
 
-    /// Another plan from its beginning; levers stay pulled.
+    /// Starts another plan from its beginning; levers stay pulled.
     pub(crate) fn set(&mut self, plan: Plan) {
         self.plan = plan;
         self.streams.clear();
@@ -50,7 +51,7 @@ impl Levers {
         pulled.push_back(fault);
     }
 
-    /// How many levers wait for a call.
+    /// The number of levers that no call has met yet.
     pub(crate) fn left(&self) -> usize {
         self.pulled.values().map(VecDeque::len).sum()
     }
@@ -60,7 +61,7 @@ impl Levers {
         let seed = self.plan.seed();
         let stream = || Dice::new(seed, &format!("{} {}", call.group, call.operation));
         let dice = self.streams.entry(key).or_insert_with(stream);
-        // Always two draws: the n-th call's do not depend on what befell those before it.
+        // Always two draws, so that the n-th call's do not depend on the faults of earlier calls.
         let (first, second) = (dice.draw(), dice.draw());
         let pulled = self.pulled.get_mut(&call.operation).and_then(VecDeque::pop_front);
         Fate {
@@ -91,15 +92,15 @@ mod tests {
     #[test]
     fn the_nth_call_of_a_caller_does_not_depend_on_other_callers() {
         let mut alone = Levers::new(plan());
-        let mut among = Levers::new(plan());
+        let mut shared = Levers::new(plan());
         for _ in 0..50 {
-            among.fate(&call("other"));
-            assert_eq!(alone.fate(&call("one")), among.fate(&call("one")));
+            shared.fate(&call("other"));
+            assert_eq!(alone.fate(&call("one")), shared.fate(&call("one")));
         }
     }
 
     #[test]
-    fn levers_go_first_and_in_order_and_move_no_later_draw() {
+    fn levers_precede_the_plan_in_order_and_change_no_later_draw() {
         let mut plain = Levers::new(plan());
         let mut pulled = Levers::new(plan());
         pulled.pull("PutItem", None);

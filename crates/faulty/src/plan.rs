@@ -1,6 +1,6 @@
-//! Which faults happen how often: a seed and odds.
+//! The seed and the odds of faults.
 //!
-//! Not here: faults that a test asks for one by one (`levers`).
+//! Not here: single faults that a test asks for (`levers`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,18 +8,17 @@ use std::time::Duration;
 use crate::call::Head;
 use crate::fault::Fault;
 
-/// Odds are out of this many.
+/// Odds are given out of this many calls.
 const PER_MILLE: u64 = 1_000;
-/// How late a slow answer is, unless a plan says otherwise: longer than a local call takes, shorter
-/// than a client waits.
+/// The default delay of a slow answer: longer than a local call takes, shorter than a client waits.
 const SLOW_DEFAULT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
-/// No answer is held back longer: a test that needs more tests its own timeout, not ours.
+/// The longest delay of an answer: a longer one would test the test's own timeout.
 const SLOW_MAX: Duration = Duration::from_secs(10);
 
-/// Which faults happen how often.
+/// The seed and the odds of faults.
 ///
-/// The n-th call of an operation by a group meets the same fault under the same plan, whatever other
-/// calls are between: tests with concurrent callers stay repeatable as far as they can be.
+/// The n-th call of an operation by a group meets the same fault under the same plan, independent
+/// of the calls between: tests with concurrent callers stay as repeatable as possible.
 #[derive(Clone, Debug)]
 pub struct Plan {
     seed: u64,
@@ -31,7 +30,7 @@ pub struct Plan {
 struct Rule {
     fault: Fault,
     per_mille: u32,
-    /// All of them if none is named.
+    /// The operations that can meet the fault; `None` is every operation.
     operations: Option<BTreeSet<String>>,
 }
 
@@ -41,15 +40,15 @@ impl Plan {
         Self::seeded(0)
     }
 
-    /// No faults yet, and this seed for those to come.
+    /// A plan with this seed and no faults; [`Plan::with`] adds them.
     pub fn seeded(seed: u64) -> Self {
         Self { seed, rules: Vec::new(), slow: SLOW_DEFAULT }
     }
 
-    /// This fault befalls so many calls out of a thousand, of any operation that knows it.
+    /// Makes so many calls out of a thousand meet this fault, of every operation that can meet it.
     ///
-    /// At most one fault befalls a call; odds that exceed a thousand together leave nothing for the
-    /// last of them.
+    /// A call meets at most one fault; if the odds of all faults exceed a thousand together, the
+    /// last faults happen less often, or never.
     #[must_use]
     pub fn with(mut self, fault: Fault, per_mille: u32) -> Self {
         self.rules.push(Rule { fault, per_mille, operations: None });
@@ -64,7 +63,7 @@ impl Plan {
         self
     }
 
-    /// How late slow answers are. Nothing is later than ten seconds.
+    /// Sets the delay of slow answers, to at most ten seconds.
     #[must_use]
     pub fn slow_between(mut self, least: Duration, most: Duration) -> Self {
         self.slow = (least.min(SLOW_MAX), most.min(SLOW_MAX));
@@ -75,7 +74,7 @@ impl Plan {
         self.seed
     }
 
-    /// What this draw means for a call.
+    /// The fault that this random number gives a call.
     pub(crate) fn fault(&self, call: &Head, draw: u64) -> Option<Fault> {
         let mut left = draw % PER_MILLE;
         for rule in self.rules.iter().filter(|rule| rule.is_about(call)) {
@@ -87,7 +86,7 @@ impl Plan {
         None
     }
 
-    /// What this draw means for a slow answer, in whole milliseconds.
+    /// The delay of a slow answer that this random number gives, in whole milliseconds.
     pub(crate) fn delay(&self, draw: u64) -> Duration {
         let (least, most) = self.slow;
         let span = u64::try_from(most.saturating_sub(least).as_millis()).unwrap_or(u64::MAX);
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn odds_share_the_thousand_in_their_order() {
+    fn faults_divide_the_thousand_in_their_order() {
         let plan = Plan::calm().with(Fault::Throttled, 10).with(Fault::AnswerLost, 5);
         let put = call(Service::DynamoDb, "PutItem");
         assert_eq!(plan.fault(&put, 9), Some(Fault::Throttled));
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_befall_writes_of_dynamodb_only_and_emulators_own_calls_nothing() {
+    fn only_writes_of_dynamodb_meet_conflicts_and_an_emulators_own_calls_meet_no_fault() {
         let conflict = Plan::calm().with(Fault::Conflict, 1_000);
         let of = |service, operation| conflict.fault(&call(service, operation), 0);
         assert_eq!(of(Service::DynamoDb, "TransactWriteItems"), Some(Fault::Conflict));

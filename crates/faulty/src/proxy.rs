@@ -1,4 +1,4 @@
-//! The proxy as a test holds it.
+//! The proxy's interface for tests.
 //!
 //! Not here: connections (`wire`).
 
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::book::Counts;
+use crate::counts::Counts;
 use crate::fault::{Fault, has_conflicts};
 use crate::plan::Plan;
 use crate::wire::{Shared, serve};
@@ -18,13 +18,17 @@ use crate::wire::{Shared, serve};
 /// An HTTP/1.1 proxy on loopback, between an AWS client and an emulator.
 ///
 /// It runs on the runtime that started it, in real time. Dropping it ends it; [`Proxy::stop`] also
-/// waits for that.
+/// waits for the end.
+///
+/// A client signs its requests for the proxy's host and port, and the target sees a signature for
+/// another host. Emulators do not check signatures. AWS does, so the proxy works before emulators
+/// only.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
     stop: Arc<Notify>,
-    /// The one task that accepts; a set, because a set's tasks end with it.
+    /// The accepting task; in a set, because dropping the set ends the task.
     serving: JoinSet<()>,
 }
 
@@ -40,32 +44,32 @@ impl Proxy {
         Ok(Self { address, shared, stop, serving })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The endpoint to give a client: `http://127.0.0.1:PORT`.
+    /// The endpoint for a client: `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What it saw up to now.
+    /// The calls up to now.
     pub fn counts(&self) -> Counts {
         self.shared.counts().clone()
     }
 
-    /// Another plan, from its beginning. Counts go on, and so do pulled levers.
+    /// Starts another plan from its beginning. Counts and pulled levers stay.
     pub fn set(&self, plan: Plan) {
         self.shared.levers().set(plan);
     }
 
-    /// The next call of this operation meets this fault, whatever the plan says; a second time is
-    /// for the call after that.
+    /// Makes the next call of this operation meet this fault, instead of the plan's. A second
+    /// `fail_next` applies to the call after that.
     ///
     /// # Panics
     ///
-    /// If the operation does not know the fault: that is a slip in a test.
+    /// If the operation cannot meet the fault: that is a mistake in a test.
     pub fn fail_next(&self, operation: &str, fault: Fault) {
         assert!(
             fault != Fault::Conflict || has_conflicts(operation),
@@ -74,13 +78,13 @@ impl Proxy {
         self.shared.levers().pull(operation, Some(fault));
     }
 
-    /// The next call of this operation meets no fault, whatever the plan says.
+    /// Lets the next call of this operation pass without a fault, instead of the plan's.
     pub fn pass_next(&self, operation: &str) {
         self.shared.levers().pull(operation, None);
     }
 
-    /// How many of the levers pulled by [`Proxy::fail_next`] and [`Proxy::pass_next`] no call has
-    /// met yet.
+    /// The number of levers from [`Proxy::fail_next`] and [`Proxy::pass_next`] that no call has met
+    /// yet.
     pub fn levers_left(&self) -> usize {
         self.shared.levers().left()
     }

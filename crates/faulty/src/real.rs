@@ -1,6 +1,6 @@
-//! Real time and the environment: sockets and child processes know no other.
+//! Real time and the environment, which real sockets and child processes need.
 //!
-//! Not here: anything that decides by them.
+//! Not here: decisions that depend on them.
 
 #![expect(clippy::disallowed_methods, reason = "real sockets and processes live in real time")]
 
@@ -15,12 +15,12 @@ pub(crate) async fn sleep(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Stops the thread, for callers that are not asynchronous.
+/// Blocks the thread, for callers that are not asynchronous.
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// An environment variable that is set and not empty.
+/// An environment variable; `None` if it is unset or empty.
 pub(crate) fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

@@ -1,8 +1,8 @@
-//! Connections: a call is read whole, meets its fate, and is answered, passed on or cut off.
+//! Connections: read a call whole, then refuse it, forward it, or cut the connection.
 //!
-//! Headers pass as they are, both ways, and connections are kept alive on both sides.
+//! Headers pass unchanged both ways, and connections are kept alive on both sides.
 //!
-//! Not here: which fate (`levers`).
+//! Not here: choosing the fault (`levers`).
 
 use std::error::Error as _;
 use std::net::SocketAddr;
@@ -24,20 +24,20 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::answers;
-use crate::book::Counts;
 use crate::call::Head;
+use crate::counts::Counts;
 use crate::fault::Fault;
 use crate::levers::{Fate, Levers};
 use crate::plan::Plan;
 use crate::real::sleep;
 
-/// DynamoDB takes no more in one call.
+/// The most bytes that DynamoDB accepts in one call.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Shorter than emulators keep theirs: a call must not meet a connection that is being closed, which
-/// would be a fault that nobody planned.
+/// Shorter than emulators keep idle connections: a call on a connection that is being closed would
+/// be a fault outside the plan.
 const TARGET_IDLE_MAX: Duration = Duration::from_secs(1);
 
-/// The connection ends instead of an answer.
+/// How the proxy ends a connection instead of answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Cut {
     #[error("the connection is closed")]
@@ -46,7 +46,7 @@ enum Cut {
     Reset,
 }
 
-/// What the connections of one proxy share.
+/// The state that the connections of one proxy share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     target: SocketAddr,
@@ -76,30 +76,30 @@ impl Shared {
     }
 }
 
-/// A call from its arrival to its end, which is noted however it comes.
-struct Underway<'a> {
+/// A call from its arrival to its end. Dropping it logs the end, also if the caller goes away.
+struct InFlight<'a> {
     shared: &'a Shared,
-    call: Head,
+    head: Head,
     fate: Fate,
-    place: Option<usize>,
+    log_index: Option<usize>,
 }
 
-impl<'a> Underway<'a> {
+impl<'a> InFlight<'a> {
     fn new(shared: &'a Shared, headers: &HeaderMap, body: &Bytes) -> Self {
-        let call = Head::of(headers, body);
-        let fate = shared.levers().fate(&call);
-        let place = shared.counts().arrived(&call, body, fate.fault);
-        Self { shared, call, fate, place }
+        let head = Head::of(headers, body);
+        let fate = shared.levers().fate(&head);
+        let log_index = shared.counts().arrived(&head, body, fate.fault);
+        Self { shared, head, fate, log_index }
     }
 }
 
-impl Drop for Underway<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.shared.counts().ended(self.place);
+        self.shared.counts().ended(self.log_index);
     }
 }
 
-/// Serves until told to stop; then the port is free and every connection is gone.
+/// Serves until `stop`; then the port is free and every connection has ended.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: Arc<Notify>) {
     let mut connections = JoinSet::new();
     loop {
@@ -126,7 +126,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: Arc<
 
 async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a connection ended before it began");
+        tracing::debug!(%error, "connection ended before it began");
         return;
     }
     let service = service_fn(|request| answer(request, &shared));
@@ -136,10 +136,10 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     if cut == Some(Cut::Reset) {
         let stream = connection.into_parts().io.into_inner();
         if let Err(error) = stream.set_zero_linger() {
-            tracing::warn!(%error, "a connection is closed instead of reset");
+            tracing::warn!(%error, "connection closed instead of reset");
         }
     } else if cut.is_none() {
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "connection ended early");
     }
 }
 
@@ -148,38 +148,38 @@ async fn answer(request: Request<Incoming>, shared: &Shared) -> Result<Response<
     let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) => {
-            tracing::warn!(error, "a request could not be read");
+            tracing::warn!(error, "could not read a request");
             return Err(Cut::Close);
         }
     };
-    let underway = Underway::new(shared, &parts.headers, &body);
-    let Some(fault) = underway.fate.fault else {
-        return Ok(forward(&underway, parts, body).await);
+    let call = InFlight::new(shared, &parts.headers, &body);
+    let Some(fault) = call.fate.fault else {
+        return Ok(forward(&call, parts, body).await);
     };
-    if let Some(refusal) = answers::refusal(fault, &underway.call, &body, underway.fate.draw) {
+    if let Some(refusal) = answers::refusal(fault, &call.head, &body, call.fate.draw) {
         return Ok(refusal);
     }
     if fault == Fault::ResetBefore {
         return Err(Cut::Reset);
     }
-    let response = forward(&underway, parts, body).await;
+    let response = forward(&call, parts, body).await;
     match fault {
         Fault::AnswerLost => return Err(Cut::Close),
         Fault::AnswerReset => return Err(Cut::Reset),
-        _ => sleep(underway.fate.delay).await,
+        _ => sleep(call.fate.delay).await,
     }
     Ok(response)
 }
 
-/// The target's answer, whole.
-async fn forward(underway: &Underway<'_>, parts: Parts, body: Bytes) -> Response<Full<Bytes>> {
-    let shared = underway.shared;
-    shared.counts().forwarded(&underway.call, underway.place);
+/// Sends the call to the target and reads the whole answer.
+async fn forward(call: &InFlight<'_>, parts: Parts, body: Bytes) -> Response<Full<Bytes>> {
+    let shared = call.shared;
+    shared.counts().forwarded(&call.head, call.log_index);
     match ask(shared, parts, body).await {
         Ok(response) => response,
         Err(error) => {
             tracing::warn!(error, target = %shared.target, "the target did not answer");
-            shared.counts().unanswered(&underway.call);
+            shared.counts().unanswered(&call.head);
             answers::bad_gateway()
         }
     }

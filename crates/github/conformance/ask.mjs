@@ -1,6 +1,6 @@
-// Asks GitHub's own packages: whether a body is what a webhook's schema says, and for signatures.
-// The first argument is where the packages are. Questions come as one JSON array on stdin, answers
-// go as one to stdout. Not here: what is asked (`tests/conformance`).
+// Answers questions with GitHub's own packages: whether a body matches a webhook's schema, and signatures.
+// The first argument is the directory of the packages. It reads a JSON array of questions from stdin and
+// writes a JSON array of answers to stdout. Not here: the questions (`tests/conformance`).
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -25,10 +25,10 @@ const answers = {
   verify: ({ secret, body, signature }) => verify(secret, body, signature),
   examples: ({ server, event }) => {
     const all = require(`@octokit/webhooks-examples/${server}/index.json`);
-    return all.find((one) => one.name === event)?.examples ?? [];
+    return all.find((entry) => entry.name === event)?.examples ?? [];
   },
 };
 
 const questions = JSON.parse(readFileSync(0, "utf8"));
-const said = await Promise.all(questions.map((question) => answers[question.ask](question)));
-process.stdout.write(JSON.stringify(said));
+const answered = await Promise.all(questions.map((question) => answers[question.ask](question)));
+process.stdout.write(JSON.stringify(answered));

@@ -1,6 +1,6 @@
-//! A GitHub App's key, and the JWT it signs to say who it is.
+//! A GitHub App's private key, and the JWT that the App signs to authenticate.
 //!
-//! Not here: what the JWT is exchanged for (`login`).
+//! Not here: exchanging the JWT for an installation token (`login`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::limits::{JWT_BACKDATE, JWT_LIFE};
 #[derive(Clone)]
 pub struct AppKey(Arc<RsaKeyPair>);
 
-/// Why a text is not the private key of an App.
+/// Why a text is not an App's private key.
 #[derive(Debug, thiserror::Error)]
 pub enum BadKey {
-    /// There is no key in it.
-    #[error("the text is not a private key in PEM, as GitHub gives it for download")]
+    /// The text contains no key.
+    #[error("the text is not a private key in PEM, the format that GitHub offers for download")]
     NotPem,
     /// The key is of another kind, or too short, or damaged.
     #[error("the key is not an RSA key that can sign: {0}")]
@@ -33,14 +33,14 @@ pub enum BadKey {
 }
 
 impl AppKey {
-    /// From the text of the `.pem` file that GitHub gives for download.
+    /// Parses the `.pem` file that GitHub offers for download.
     pub fn from_pem(pem: &str) -> Result<Self, BadKey> {
         // The parser's own error may quote the text, which is the secret.
         let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| BadKey::NotPem)?;
         let pair = match &key {
             PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der()),
             PrivateKeyDer::Pkcs8(der) => RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()),
-            _ => return Err(BadKey::NotRsa("it is of another kind".to_owned())),
+            _ => return Err(BadKey::NotRsa("it is a key of another kind".to_owned())),
         };
         let pair = pair.map_err(|rejected| BadKey::NotRsa(rejected.to_string()))?;
         Ok(Self(Arc::new(pair)))
@@ -51,7 +51,7 @@ impl AppKey {
         self.0.public_key().as_ref().to_vec()
     }
 
-    /// A JWT that says for some minutes that its bearer is the App `issuer`.
+    /// A JWT that authenticates the App `issuer` for [`JWT_LIFE`].
     pub(crate) fn jwt(&self, issuer: &str, now: Timestamp) -> Option<Secret> {
         let claims = Claims {
             iat: seconds(now.before(JWT_BACKDATE)),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jwt_says_who_and_for_how_long_and_is_signed() {
+    fn a_jwt_names_its_issuer_and_its_lifetime_and_is_signed() {
         let key = AppKey::from_pem(APP_KEY).unwrap();
         let now: Timestamp = "2026-05-31T12:00:00.999Z".parse().unwrap();
         let jwt = key.jwt("Iv1.app", now).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_without_quoting_it() {
+    fn a_text_without_a_key_is_refused_and_not_quoted() {
         for text in ["", "hunter2", "-----BEGIN RSA PRIVATE KEY-----\nhunter2\n"] {
             let error = AppKey::from_pem(text).unwrap_err();
             assert!(!format!("{error:?} {error}").contains("hunter2"), "{error:?}");

@@ -1,14 +1,10 @@
-//! How much may be asked of GitHub, so that it never has to refuse.
+//! One credential's rate-limit budget: how long a call must wait so that GitHub accepts it. Pure.
 //!
-//! GitHub counts *points*, one for a read and five for a write, and allows 900 in any minute; and it
-//! counts calls in an hour, and says in every answer how many are left. A [`Budget`] is one
-//! credential's part of both. It is exact: it remembers what was spent in the last minute (and a
-//! little longer, because GitHub counts when a call arrives), and lets each priority have a share,
-//! so that housekeeping leaves room for reads, and both for runners.
+//! GitHub allows 900 *points* in any minute, one for a read and five for a write, and a number of
+//! calls in an hour. Each priority has a share of both, so that housekeeping leaves some for reads,
+//! and both leave some for runners. All times are monotonic.
 //!
-//! Everything is by the monotonic clock, and pure.
-//!
-//! Not here: waiting (`meter`), or which credential serves (`client`).
+//! Not here: waiting (`meter`), and choosing the credential (`client`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,19 +14,19 @@ use crate::limits::{
     URGENT_PATIENCE,
 };
 
-/// Who gives way to whom.
+/// How urgent a call is: a lower priority leaves part of the budget to the higher ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Priority {
-    /// Nobody waits for it: sweeps, lists.
+    /// No caller is blocked on it: sweeps, lists.
     Housekeeping,
-    /// Something is decided by it.
+    /// A caller needs the answer for a decision.
     Read,
-    /// A job waits for it: a runner, or a token to ask for one with.
+    /// A job waits for it: a runner, or a token for requesting a runner.
     Urgent,
 }
 
 impl Priority {
-    /// The percentage of the minute's points that it may bring the total up to.
+    /// The percentage of the minute's points up to which this priority may spend.
     const fn share(self) -> u32 {
         match self {
             Self::Housekeeping => 50,
@@ -39,8 +35,8 @@ impl Priority {
         }
     }
 
-    /// The percentage of the hour's calls that it leaves to those above it.
-    const fn leaves(self) -> u64 {
+    /// The percentage of the hour's calls that this priority leaves to the higher ones.
+    const fn reserved(self) -> u64 {
         match self {
             Self::Housekeeping => 25,
             Self::Read => 5,
@@ -48,7 +44,7 @@ impl Priority {
         }
     }
 
-    /// How long it waits for its turn before it is refused.
+    /// How long a call of this priority waits before the meter refuses it.
     pub(crate) const fn patience(self) -> Duration {
         match self {
             Self::Housekeeping => HOUSEKEEPING_PATIENCE,
@@ -58,42 +54,43 @@ impl Priority {
     }
 }
 
-/// What one call costs.
+/// The points that one call costs.
 pub(crate) const fn points(is_write: bool) -> u32 {
     if is_write { POINTS_WRITE } else { POINTS_READ }
 }
 
-/// What an answer says about the hour.
+/// An answer's numbers about the hourly limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hour {
     pub(crate) limit: u64,
     pub(crate) remaining: u64,
-    /// When it begins anew.
+    /// When GitHub resets the count.
     pub(crate) reset: Duration,
 }
 
-/// One credential's budget.
+/// One credential's budget. It remembers the calls of [`POINTS_WINDOW`]: a little more than the
+/// last minute, because GitHub counts a call when it arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    /// What was spent and when, oldest first.
+    /// When points were spent and how many, oldest first.
     spent: VecDeque<(Duration, u32)>,
     total: u32,
     hour: Option<Hour>,
-    /// Until when GitHub wants to be left alone.
-    quiet_until: Duration,
+    /// Until when GitHub's last rate limit forbids calls.
+    paused_until: Duration,
 }
 
 impl Budget {
-    /// How long a call of this priority and cost has to wait; nothing is spent yet.
+    /// How long a call of this priority and cost has to wait; spends nothing.
     pub(crate) fn wait(&mut self, now: Duration, priority: Priority, points: u32) -> Duration {
         self.forget(now);
-        let quiet = self.quiet_until.saturating_sub(now);
-        quiet
+        let pause = self.paused_until.saturating_sub(now);
+        pause
             .max(self.wait_for_hour(now, priority))
             .max(self.wait_for_points(now, priority, points))
     }
 
-    /// A call is sent now.
+    /// Counts a call that is sent now.
     pub(crate) fn spend(&mut self, now: Duration, points: u32) {
         self.spent.push_back((now, points));
         self.total = self.total.saturating_add(points);
@@ -102,26 +99,26 @@ impl Budget {
         }
     }
 
-    /// An answer said this about the hour. Answers overtake each other: the smaller number of the
-    /// same hour is the later one.
-    pub(crate) fn told(&mut self, said: Hour) {
+    /// Stores an answer's hourly numbers. Answers may arrive out of order: within one hour the
+    /// smaller remainder is the later one.
+    pub(crate) fn update_hour(&mut self, received: Hour) {
         self.hour = Some(match self.hour {
-            Some(hour) if hour.reset.abs_diff(said.reset) <= SAME_HOUR => {
-                Hour { remaining: hour.remaining.min(said.remaining), ..said }
+            Some(hour) if hour.reset.abs_diff(received.reset) <= SAME_HOUR => {
+                Hour { remaining: hour.remaining.min(received.remaining), ..received }
             }
-            _ => said,
+            _ => received,
         });
     }
 
-    /// GitHub refused, and wants to be left alone until then.
-    pub(crate) fn be_quiet(&mut self, until: Duration) {
-        self.quiet_until = self.quiet_until.max(until);
+    /// Forbids calls until then, after GitHub's rate limit refused one.
+    pub(crate) fn pause(&mut self, until: Duration) {
+        self.paused_until = self.paused_until.max(until);
     }
 
-    /// How much is left, in thousandths: of the minute or of the hour, whichever is less.
+    /// The remaining budget in thousandths: the minute's or the hour's, the smaller of the two.
     pub(crate) fn left(&mut self, now: Duration) -> u64 {
         self.forget(now);
-        if now < self.quiet_until {
+        if now < self.paused_until {
             return 0;
         }
         let minute =
@@ -133,7 +130,7 @@ impl Budget {
     fn wait_for_hour(&self, now: Duration, priority: Priority) -> Duration {
         match self.hour {
             Some(hour) if now < hour.reset => {
-                let kept = hour.limit * priority.leaves() / 100;
+                let kept = hour.limit * priority.reserved() / 100;
                 if hour.remaining > kept { Duration::ZERO } else { hour.reset.saturating_sub(now) }
             }
             _ => Duration::ZERO,
@@ -165,7 +162,7 @@ impl Budget {
     }
 }
 
-/// Resets are told in whole seconds and read off a clock that moves.
+/// Two resets within this are the same hour: GitHub rounds them to seconds, and our clock moves.
 const SAME_HOUR: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -179,12 +176,13 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Spends as much as it may, with the clock moving by `step`, and returns when each call went.
+    /// Spends as much as the budget allows, advancing the clock by `step`; returns each call's time
+    /// and cost.
     fn greedy(calls: &[(Priority, bool)], step: Duration, until: Duration) -> Vec<(Duration, u32)> {
         let (mut budget, mut now, mut sent) = (Budget::default(), Duration::ZERO, Vec::new());
         let mut next = calls.iter().cycle();
         while now < until {
-            let (priority, is_write) = *next.next().expect("it repeats");
+            let (priority, is_write) = *next.next().expect("the calls repeat");
             let cost = points(is_write);
             if budget.wait(now, priority, cost) == Duration::ZERO {
                 budget.spend(now, cost);
@@ -209,16 +207,16 @@ mod tests {
         let mixed = [(Urgent, true), (Read, false), (Housekeeping, false), (Read, true)];
         for step in [7, 50, 333, 1_001] {
             let sent = greedy(&mixed, at(step), 4 * MINUTE);
-            // However late the first calls of a minute arrive, and however early the last.
+            // The first calls of a minute may arrive late, and the last ones early.
             assert!(most_in(MINUTE + CALL_TIMEOUT, &sent) <= POINTS_MAX, "every {step} ms");
         }
     }
 
     #[test]
-    fn what_is_allowed_is_used() {
+    fn the_whole_allowance_is_used() {
         let sent = greedy(&[(Priority::Urgent, true)], at(10), MINUTE);
         assert_eq!(most_in(MINUTE, &sent), POINTS_MAX);
-        assert_eq!(sent.len(), 180, "GitHub allows so many writes in a minute");
+        assert_eq!(sent.len(), 180, "GitHub allows 180 writes in a minute");
     }
 
     #[test]
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_is_as_long_as_it_takes_and_no_longer() {
+    fn the_wait_ends_as_soon_as_enough_points_are_free() {
         let mut budget = Budget::default();
         for second in 0..90 {
             budget.spend(at(second * 100), 10);
@@ -255,13 +253,13 @@ mod tests {
     }
 
     #[test]
-    fn the_hour_is_kept_for_those_who_need_it() {
+    fn low_priorities_leave_the_last_calls_of_the_hour_to_higher_ones() {
         let mut budget = Budget::default();
         let hour = |remaining| Hour { limit: 5_000, remaining, reset: at(100_000) };
         for (remaining, waits) in
             [(1_251, [0, 0, 0]), (1_250, [100, 0, 0]), (250, [100, 100, 0]), (0, [100; 3])]
         {
-            budget.told(hour(remaining));
+            budget.update_hour(hour(remaining));
             for (priority, wait) in
                 [Priority::Housekeeping, Priority::Read, Priority::Urgent].into_iter().zip(waits)
             {
@@ -269,22 +267,22 @@ mod tests {
                 assert_eq!(waited, wait, "{priority:?} with {remaining}");
             }
         }
-        budget.told(hour(9));
-        assert_eq!(budget.left(at(0)), 0, "an answer that was overtaken gives nothing back");
+        budget.update_hour(hour(9));
+        assert_eq!(budget.left(at(0)), 0, "an older answer that arrives later adds nothing");
         assert_eq!(budget.wait(at(100_000), Priority::Housekeeping, 1), Duration::ZERO);
-        budget.told(Hour { reset: at(3_700_000), ..hour(4_999) });
+        budget.update_hour(Hour { reset: at(3_700_000), ..hour(4_999) });
         assert_eq!(budget.left(at(100_000)), 999);
         for _ in 0..1_000 {
             budget.spend(at(100_000), 0);
         }
-        assert_eq!(budget.left(at(100_000)), 799, "what is on its way counts");
+        assert_eq!(budget.left(at(100_000)), 799, "calls under way count");
     }
 
     #[test]
-    fn a_refusal_silences_everyone() {
+    fn a_rate_limit_pauses_every_priority() {
         let mut budget = Budget::default();
-        budget.be_quiet(at(30_000));
-        budget.be_quiet(at(10_000));
+        budget.pause(at(30_000));
+        budget.pause(at(10_000));
         assert_eq!(budget.wait(at(0), Priority::Urgent, 1), at(30_000));
         assert_eq!(budget.left(at(0)), 0);
         assert_eq!(budget.wait(at(30_000), Priority::Urgent, 1), Duration::ZERO);

@@ -1,6 +1,6 @@
-//! The client: logins with a budget each, a way to GitHub, and calls that follow pages.
+//! The GitHub client: its accounts, each with a budget, and calls that read all pages of a list.
 //!
-//! Not here: the calls themselves (`runners`, `runs`), or the port (`forge`).
+//! Not here: the single calls (`runners`, `runs`), and the ports (`forge`, `job_forge`).
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -19,26 +19,26 @@ use crate::runners::Token;
 use crate::settings::{BadSettings, Login, Scope, Settings};
 use crate::wire::{Answer, Call, Wire};
 
-/// Where our Apps are installed.
+/// The installations of our Apps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// The installations.
+    /// The ids of the installations.
     pub ids: BTreeSet<u64>,
-    /// Whether every App could be asked.
+    /// Whether GitHub answered for every App.
     pub is_complete: bool,
 }
 
-/// GitHub, for one scope and one credential. Share it: it keeps connections and tokens.
+/// A GitHub client for one scope. Share it: it keeps connections and tokens.
 pub struct GitHub<C> {
     pub(crate) wire: Wire<C>,
     pub(crate) scope: Scope,
     pub(crate) prefix: String,
     pub(crate) runner_group: u64,
-    /// Runner groups by name; held while asking, so that many callers ask once.
+    /// Runner groups by name; locked during the call, so that many callers make one call.
     pub(crate) groups: tokio::sync::Mutex<Option<KnownGroups>>,
-    /// Good for any number of runners; held while asking, so that many callers ask once.
+    /// Registers any number of runners; locked during the call, so that many callers make one call.
     pub(crate) registration: tokio::sync::Mutex<Option<Token>>,
-    /// As whom we can ask, at least one; the first has the webhooks.
+    /// At least one account; the first account's App receives the webhooks.
     accounts: Vec<Account>,
 }
 
@@ -53,7 +53,7 @@ impl<C> fmt::Debug for GitHub<C> {
 }
 
 impl<C: Clock> GitHub<C> {
-    /// A client. Nothing is asked yet.
+    /// Makes a client; calls nothing yet.
     pub fn new(settings: &Settings, clock: Arc<C>) -> Result<Self, BadSettings> {
         if settings.prefix.is_empty() {
             return Err(BadSettings::NoPrefix);
@@ -77,19 +77,19 @@ impl<C: Clock> GitHub<C> {
         })
     }
 
-    /// Makes a call as whom it costs least.
+    /// Makes a call with the account that can make it soonest.
     pub(crate) async fn call(&self, call: &Call) -> Result<Answer, Fault> {
         self.cheapest(call).call(&self.wire, call).await
     }
 
-    /// Makes a call as the App that has the webhooks; none if we have a token instead.
+    /// Makes a call as the App that receives the webhooks; `None` if the login is a token.
     pub(crate) async fn call_as_app(&self, call: &Call) -> Result<Option<Answer>, Fault> {
         self.first().call_as_app(&self.wire, call).await
     }
 
-    /// The installations of our Apps for the scope, as GitHub says now; none if we have a token
-    /// instead. The first App has the webhooks, and has to be known; another that cannot be asked is
-    /// left out.
+    /// The current installations of our Apps for the scope; `None` if the login is a token. Fails
+    /// if GitHub does not answer for the first App, which receives the webhooks; leaves out other
+    /// Apps for which GitHub does not answer.
     pub async fn installations(&self) -> Result<Option<Installed>, Fault> {
         let first = self.in_time(self.first().installation(&self.wire)).await?;
         let Some(first) = first else { return Ok(None) };
@@ -98,7 +98,7 @@ impl<C: Clock> GitHub<C> {
             match self.in_time(account.installation(&self.wire)).await {
                 Ok(id) => installed.ids.extend(id),
                 Err(fault) => {
-                    tracing::warn!(%fault, "one App's installation unknown; served without it");
+                    tracing::warn!(%fault, "an App's installation is unknown");
                     installed.is_complete = false;
                 }
             }
@@ -106,21 +106,21 @@ impl<C: Clock> GitHub<C> {
         Ok(Some(installed))
     }
 
-    /// As whom we can ask, at least one; the first has the webhooks.
+    /// At least one account; the first account's App receives the webhooks.
     pub(crate) fn accounts(&self) -> &[Account] {
         &self.accounts
     }
 
-    /// Whether we are an App, and not somebody with a token.
+    /// Whether the login is an App, not a token.
     pub(crate) fn is_app(&self) -> bool {
         self.first().session.is_app()
     }
 
     fn first(&self) -> &Account {
-        self.accounts.first().expect("there is a login in every settings")
+        self.accounts.first().expect("settings always have a login")
     }
 
-    /// Who may make this call soonest; of those the one with the most left.
+    /// The account that can make this call soonest; among equals, the account with the most budget.
     fn cheapest(&self, call: &Call) -> &Account {
         let now = self.wire.clock().monotonic();
         let cost = |account: &&Account| {
@@ -130,7 +130,7 @@ impl<C: Clock> GitHub<C> {
         self.accounts.iter().min_by_key(cost).unwrap_or_else(|| self.first())
     }
 
-    /// Every page of a listing, each as `read` takes it apart.
+    /// Reads every page of a listing, and parses each with `read`.
     pub(crate) async fn pages<T>(
         &self,
         first: Call,

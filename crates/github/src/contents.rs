@@ -1,6 +1,6 @@
-//! One small file of a repository: its configuration.
+//! Reads one small file of a repository: its configuration.
 //!
-//! Not here: what it says.
+//! Not here: parsing the file (`bullpen_core`).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::client::GitHub;
 use crate::fault::NotFoundMeans;
-use crate::runs::of_repository;
+use crate::runs::repository_path;
 use crate::wire::{Call, escaped};
 
 #[derive(Deserialize)]
@@ -22,8 +22,8 @@ struct FileJson {
 }
 
 impl<C: Clock> GitHub<C> {
-    /// A file on the default branch. One that has not changed since `seen` costs nothing of the
-    /// hour's calls.
+    /// Reads a file on the default branch. A file that is unchanged since `seen` does not count
+    /// towards GitHub's hourly limit.
     pub(crate) async fn contents(
         &self,
         repository: &Repository,
@@ -31,7 +31,7 @@ impl<C: Clock> GitHub<C> {
         seen: Option<&str>,
     ) -> Result<FileRead, Fault> {
         let segments: Vec<String> = path.split('/').map(escaped).collect();
-        let path = format!("{}/contents/{}", of_repository(repository)?, segments.join("/"));
+        let path = format!("{}/contents/{}", repository_path(repository)?, segments.join("/"));
         let call = Call { seen: seen.map(str::to_owned), ..Call::get(path) };
         let answer = self.call(&call).await?;
         match answer.status {
@@ -48,11 +48,11 @@ impl<C: Clock> GitHub<C> {
 
 fn decoded(file: &FileJson) -> Result<String, Fault> {
     let unreadable = |why: &str| Fault::Unreadable(format!("GitHub's file: {why}"));
-    // GitHub leaves out what is larger than a megabyte, and lists directories in another shape.
+    // GitHub omits the content of files above a megabyte, and lists directories in another shape.
     if file.encoding != "base64" {
         return Err(unreadable("it is too large, or not a file"));
     }
-    // GitHub breaks lines.
+    // GitHub breaks the base64 text into lines.
     let packed: String = file.content.split_whitespace().collect();
     let bytes = BASE64_STANDARD.decode(packed).map_err(|_| unreadable("it is not base64"))?;
     String::from_utf8(bytes).map_err(|_| unreadable("it is not text"))

@@ -1,7 +1,8 @@
-//! What became of the App's webhooks, and sending them again. GitHub never does by itself.
+//! Lists the App's failed webhook deliveries and requests redelivery: GitHub never redelivers
+//! alone.
 //!
-//! Not here: webhooks of organisations and repositories, which only their owners can ask about; jobs
-//! that they failed to announce are found by looking (`runs`).
+//! Not here: lost webhooks of organisations and repositories, which an App cannot list; the
+//! service finds their jobs by listing queued runs (`runs`).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::fault::NotFoundMeans;
 use crate::limits::{DELIVERY_PAGES_MAX, PER_PAGE};
 use crate::wire::Call;
 
-/// The only event whose loss costs anything.
+/// The only event that is worth a redelivery.
 const EVENT: &str = "workflow_job";
 
 #[derive(Clone, Debug, Deserialize)]
@@ -37,7 +38,7 @@ impl<C: Clock> GitHub<C> {
             };
             let answer = answer.accepted(NotFoundMeans::Scope)?;
             let page: Vec<DeliveryJson> = answer.read("list of deliveries")?;
-            // The newest are first.
+            // GitHub lists the newest first.
             let is_last = page.last().is_none_or(|oldest| oldest.delivered_at < since);
             seen.extend(page);
             next = answer.next.filter(|_| !is_last);
@@ -45,16 +46,16 @@ impl<C: Clock> GitHub<C> {
         Ok(lost(seen, since))
     }
 
-    pub(crate) async fn deliver_again(&self, id: u64) -> Result<(), Fault> {
+    pub(crate) async fn request_redelivery(&self, id: u64) -> Result<(), Fault> {
         let call = Call::post(format!("/app/hook/deliveries/{id}/attempts"), None);
         match self.call_as_app(&call).await? {
             Some(answer) => answer.accepted(NotFoundMeans::Thing).map(drop),
-            None => Err(Fault::Denied("only an App can have its webhooks sent again".to_owned())),
+            None => Err(Fault::Denied("only an App can request redelivery of webhooks".to_owned())),
         }
     }
 }
 
-/// Events of which no attempt arrived, each as its latest attempt.
+/// The events whose delivery attempts all failed, each with its latest attempt.
 fn lost(seen: Vec<DeliveryJson>, since: Timestamp) -> Vec<LostDelivery> {
     let mut by_guid: BTreeMap<String, Vec<DeliveryJson>> = BTreeMap::new();
     for delivery in seen.into_iter().filter(|it| it.event == EVENT && it.delivered_at >= since) {

@@ -1,6 +1,7 @@
-//! Whether a set-up fits GitHub: what an App may do, and which runner GitHub offers.
+//! Reads facts for `bullpen doctor`: the Apps' permissions and installations, wider webhooks, and
+//! the runner version that GitHub offers.
 //!
-//! Not here: what is thought of it (`bullpen doctor`).
+//! Not here: judging them (`bullpen doctor`).
 
 use std::collections::BTreeMap;
 
@@ -15,16 +16,16 @@ use crate::login::Account;
 use crate::settings::{Scope, is_name};
 use crate::wire::Call;
 
-/// What every App of ours needs, and how much of it.
+/// The permissions that every App of ours needs.
 const NEEDED: &[(&str, &str)] =
     &[("actions", WRITE), ("checks", WRITE), ("contents", READ), ("metadata", READ)];
-/// What it needs to have runners, of an organisation or of a repository.
+/// The permission for managing an organisation's or a repository's runners.
 const RUNNERS_OF_ORGANISATION: &str = "organization_self_hosted_runners";
 const RUNNERS_OF_REPOSITORY: &str = "administration";
 const WRITE: &str = "write";
 const READ: &str = "read";
 
-/// What the name of a runner's archive begins and ends with.
+/// The prefix and suffix of a runner archive's name.
 const ARCHIVE: (&str, &str) = ("actions-runner-linux-", ".tar.gz");
 
 #[derive(Deserialize)]
@@ -52,14 +53,14 @@ struct AppJson {
     slug: String,
 }
 
-/// What GitHub says of one App of ours.
+/// One App of ours, as GitHub describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppStanding {
-    /// What it is called in addresses.
+    /// The App's name in URLs.
     pub slug: String,
-    /// Whether strangers can install it, where GitHub says.
+    /// Whether any account can install it; `None` if GitHub does not tell.
     pub is_public: Option<bool>,
-    /// The accounts that it is installed on; an enterprise has no name.
+    /// The accounts that it is installed on; an enterprise's name is empty.
     pub accounts: Vec<String>,
 }
 
@@ -78,8 +79,8 @@ struct DownloadJson {
 }
 
 impl<C: Clock> GitHub<C> {
-    /// What the App lacks of what it needs, such as `checks: write`; none if we have a token instead,
-    /// which nobody can ask for what it may.
+    /// The permissions that the first App needs and lacks, such as `checks: write`; `None` if the
+    /// login is a token, whose permissions GitHub does not tell.
     pub async fn lacking_permissions(&self) -> Result<Option<Vec<String>>, Fault> {
         let call = Call::get(format!("{}/installation", self.scope.path()));
         let Some(answer) = self.in_time(self.call_as_app(&call)).await? else { return Ok(None) };
@@ -88,14 +89,14 @@ impl<C: Clock> GitHub<C> {
         Ok(Some(lacking(&has.permissions, is_organisation)))
     }
 
-    /// What GitHub says of each of our Apps; nothing if we have a token instead. A private App can be
-    /// installed on its owner's account alone.
+    /// All our Apps; empty if the login is a token. Only the owner of a private App can install it,
+    /// on the owner's own account.
     pub async fn apps(&self) -> Result<Vec<AppStanding>, Fault> {
         let mut all = Vec::new();
         for account in self.accounts() {
             let me = Call::get("/app".to_owned()).housekeeping();
-            let asked = account.call_as_app(&self.wire, &me);
-            let Some(answer) = self.in_time(asked).await? else { continue };
+            let call = account.call_as_app(&self.wire, &me);
+            let Some(answer) = self.in_time(call).await? else { continue };
             let AppJson { slug } = answer.accepted(NotFoundMeans::Scope)?.read("App")?;
             let is_public = self.is_public(&slug).await?;
             all.push(AppStanding { slug, is_public, accounts: self.installed_on(account).await? });
@@ -103,17 +104,17 @@ impl<C: Clock> GitHub<C> {
         Ok(all)
     }
 
-    /// GitHub shows public Apps to everybody, and a private one to nobody without a credential.
+    /// Without a credential, GitHub shows public Apps and hides private ones.
     async fn is_public(&self, slug: &str) -> Result<Option<bool>, Fault> {
         if !is_name(slug) {
             return Ok(None);
         }
         let call = Call::get(format!("/apps/{slug}")).housekeeping();
-        let answer = self.in_time(self.wire.send_unnamed(&call)).await?;
+        let answer = self.in_time(self.wire.send_anonymously(&call)).await?;
         Ok(match answer.status {
             200 => Some(true),
             404 => Some(false),
-            // A server that shows nothing to strangers, or has been asked too often.
+            // The server requires a credential, or limits the rate.
             _ => None,
         })
     }
@@ -125,20 +126,20 @@ impl<C: Clock> GitHub<C> {
         for _ in 0..PAGES_MAX {
             let Some(path) = next else { return Ok(accounts) };
             let call = Call::get(path).housekeeping();
-            let asked = account.call_as_app(&self.wire, &call);
-            let Some(answer) = self.in_time(asked).await? else { return Ok(accounts) };
+            let page = account.call_as_app(&self.wire, &call);
+            let Some(answer) = self.in_time(page).await? else { return Ok(accounts) };
             let answer = answer.accepted(NotFoundMeans::Scope)?;
             let page: Vec<InstalledJson> = answer.read("list of installations")?;
-            // An installation of an enterprise has another kind of name, and is none of the scope's.
+            // An enterprise's installation has no login, and does not belong to the scope.
             let name = |one: InstalledJson| one.account.and_then(|account| account.login);
             accounts.extend(page.into_iter().map(|one| name(one).unwrap_or_default()));
             next = answer.next;
         }
-        // Foreign accounts among so many are enough to judge by.
+        // So many accounts are enough for a verdict.
         Ok(accounts)
     }
 
-    /// The account whose runners these are.
+    /// The account that owns the scope.
     pub fn owner(&self) -> &str {
         match &self.scope {
             Scope::Organization(name) => name,
@@ -146,8 +147,8 @@ impl<C: Clock> GitHub<C> {
         }
     }
 
-    /// What sends webhooks about more than the one repository of the scope, in words. None for an
-    /// organisation's scope, and where GitHub does not say.
+    /// Describes the webhooks that cover more than the one repository of the scope. Empty for an
+    /// organisation's scope, and where GitHub does not tell.
     pub async fn wider_hooks(&self) -> Result<Vec<String>, Fault> {
         let Scope::Repository { owner, .. } = &self.scope else { return Ok(Vec::new()) };
         let mut wider = Vec::new();
@@ -161,20 +162,20 @@ impl<C: Clock> GitHub<C> {
         }
         let call = Call::get(format!("/orgs/{owner}/hooks?per_page={PER_PAGE}")).housekeeping();
         let answer = self.in_time(self.call(&call)).await?;
-        // Most tokens and Apps may not ask, and a person has no such hooks.
+        // Most tokens and Apps may not list these hooks, and a personal account has none.
         if answer.status != 200 {
             return Ok(wider);
         }
         let all: Vec<HookJson> = answer.read("list of webhooks")?;
-        let tells = |hook: &&HookJson| {
+        let sends_jobs = |hook: &&HookJson| {
             hook.active && hook.events.iter().any(|event| event == "workflow_job" || event == "*")
         };
         let name = |hook: &HookJson| format!("webhook {} of the organisation {owner}", hook.id);
-        wider.extend(all.iter().filter(tells).map(name));
+        wider.extend(all.iter().filter(sends_jobs).map(name));
         Ok(wider)
     }
 
-    /// The version of the runner program that GitHub offers for Linux on these machines.
+    /// The version of the runner program that GitHub offers for Linux on this architecture.
     pub async fn offered_runner(
         &self,
         architecture: Architecture,
@@ -191,7 +192,7 @@ impl<C: Clock> GitHub<C> {
 fn lacking(has: &BTreeMap<String, String>, is_organisation: bool) -> Vec<String> {
     let runners = if is_organisation { RUNNERS_OF_ORGANISATION } else { RUNNERS_OF_REPOSITORY };
     let needed = NEEDED.iter().copied().chain([(runners, WRITE)]);
-    // Who may write may read.
+    // Write permission includes read.
     let lacks = |(name, much): &(&str, &str)| {
         let has = has.get(*name).map(String::as_str);
         has != Some(WRITE) && has != Some(*much)
@@ -199,7 +200,7 @@ fn lacking(has: &BTreeMap<String, String>, is_organisation: bool) -> Vec<String>
     needed.filter(lacks).map(|(name, much)| format!("{name}: {much}")).collect()
 }
 
-/// The version in the name of a runner's archive, if it is one for these machines.
+/// The version in the name of a runner archive, if the archive is for this architecture.
 pub fn version_of(archive: &str, architecture: Architecture) -> Option<String> {
     let name = archive.rsplit('/').next().unwrap_or(archive);
     let rest = name.strip_prefix(ARCHIVE.0)?.strip_suffix(ARCHIVE.1)?;
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lacking_is_named_and_more_is_no_harm() {
+    fn missing_permissions_are_named_and_extra_ones_accepted() {
         let has = |all: &[(&str, &str)]| {
             all.iter().map(|(name, much)| ((*name).to_owned(), (*much).to_owned())).collect()
         };

@@ -1,6 +1,6 @@
 //! The `Forge` port on GitHub.
 //!
-//! Not here: the calls (`runners`).
+//! Not here: the single calls (`runners`, `runs`).
 
 use std::future::Future;
 
@@ -16,17 +16,18 @@ use crate::runs::Status;
 use crate::wire::within;
 
 impl<C: Clock> GitHub<C> {
-    /// No method waits for longer than this room's own limit, however many calls it takes.
+    /// Limits a port's method with all its calls to [`METHOD_TIMEOUT`].
     pub(crate) async fn in_time<T>(
         &self,
         work: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
-        within(self.wire.clock(), METHOD_TIMEOUT, work).await.unwrap_or_else(|| Err(in_vain()))
+        let done = within(self.wire.clock(), METHOD_TIMEOUT, work).await;
+        done.unwrap_or_else(|| Err(method_timed_out()))
     }
 }
 
-/// All calls of a method together took too long.
-pub(crate) fn in_vain() -> Fault {
+/// The fault of a method whose calls together took too long.
+pub(crate) fn method_timed_out() -> Fault {
     let waited_s = METHOD_TIMEOUT.as_secs();
     Fault::Unavailable(format!("GitHub's answers took more than {waited_s} s together"))
 }
@@ -64,7 +65,7 @@ impl<C: Clock> Forge for GitHub<C> {
 
     async fn tokens(&self) -> Result<RunnerTokens, Fault> {
         self.in_time(async {
-            // Fresh, whatever is kept for our own use: these are to last as long as they can.
+            // Fresh ones instead of the kept token, so that they last as long as possible.
             let registration = self.token("registration-token").await?;
             let removal = self.removal_token().await?;
             Ok(RunnerTokens {
@@ -78,7 +79,7 @@ impl<C: Clock> Forge for GitHub<C> {
 
     async fn is_from_fork(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
         let known = self.provenance(repository, run).await?;
-        // Dependabot's code is as little trusted as a fork's, and so is code of unknown origin.
+        // Code of Dependabot or of unknown origin is trusted as little as a fork's.
         Ok(!matches!(known.origin, Some(Origin::Own | Origin::PullRequest)))
     }
 

@@ -1,4 +1,4 @@
-//! Runner groups: the ids that GitHub knows them by, looked up by name and remembered.
+//! Looks up the ids of runner groups by name, and remembers them.
 //!
 //! Not here: which group a runner joins (`bullpen_core::labels::policy`).
 
@@ -35,7 +35,7 @@ struct GroupJson {
 }
 
 impl<C: Clock> GitHub<C> {
-    /// The id of a runner group; a fault that names the group if there is none of this name.
+    /// The id of a runner group; a fault that names the group if it does not exist.
     pub async fn group_id(&self, name: &RunnerGroup) -> Result<u64, Fault> {
         let Scope::Organization(organization) = &self.scope else {
             let why =
@@ -63,5 +63,5 @@ impl<C: Clock> GitHub<C> {
 }
 
 fn no_such_group(name: &RunnerGroup) -> Fault {
-    Fault::Denied(format!("there is no runner group {name}, or it may not be seen"))
+    Fault::Denied(format!("there is no runner group {name}, or the credential may not see it"))
 }

@@ -1,6 +1,6 @@
 //! The `JobForge` port on GitHub.
 //!
-//! Not here: the calls (`runs`, `notices`, `contents`, `deliveries`).
+//! Not here: the single calls (`runs`, `notices`, `contents`, `deliveries`).
 
 use bullpen_core::ids::{JobId, Repository, RunAttempt};
 use bullpen_core::job::{JobFact, Provenance, ReportedStatus};
@@ -28,12 +28,12 @@ impl<C: Clock> JobForge for GitHub<C> {
     }
 
     async fn queued_jobs(&self, repository: &Repository) -> Result<Vec<JobFact>, Fault> {
-        // Boxed: it is a large one, and its callers need not be.
+        // Boxed because this future is large, and would make its callers' futures large.
         self.in_time(Box::pin(async {
             let mut found = Vec::new();
             for run in self.unfinished_runs(repository).await? {
                 let jobs = match self.jobs(repository, run, None).await {
-                    // It was deleted meanwhile.
+                    // A user deleted the run meanwhile.
                     Err(Fault::NotFound) => continue,
                     other => other?,
                 };
@@ -66,7 +66,7 @@ impl<C: Clock> JobForge for GitHub<C> {
                 Err(Fault::NotFound) => return Ok(()),
                 other => other?,
             };
-            // Cancelling would reach whatever attempt is the latest.
+            // GitHub cancels the latest attempt, which may be another one.
             if found.run_attempt != attempt || found.status == Status::Completed {
                 return Ok(());
             }
@@ -89,7 +89,7 @@ impl<C: Clock> JobForge for GitHub<C> {
     }
 
     async fn redeliver(&self, delivery: &LostDelivery) -> Result<(), Fault> {
-        self.in_time(self.deliver_again(delivery.id)).await
+        self.in_time(self.request_redelivery(delivery.id)).await
     }
 }
 

@@ -1,15 +1,10 @@
-//! GitHub: the only room that knows its JSON and its REST interface.
+//! GitHub's REST interface and webhooks; only this crate knows GitHub's JSON.
 //!
-//! [`GitHub`] is a small client behind the ports `Forge` and `JobForge`, as an App or with a personal access token,
-//! for an organisation's runners or a repository's ([`Settings`]). Every refusal becomes a
-//! `bullpen_core::ports::Fault` in one table (`fault`). It takes its time from the `Clock` it is
-//! given, and never shows a secret.
+//! [`GitHub`] implements the ports `Forge` and `JobForge`, as an App or with a personal access
+//! token, for the runners of an organisation or a repository ([`Settings`]); it shows no secret.
+//! [`webhook`] verifies and parses webhooks. `stand_in` is a stand-in for GitHub on loopback.
 //!
-//! With the feature `stand-in` there is a GitHub of our own on loopback, `stand_in`.
-//!
-//! [`webhook`] judges what GitHub sends by itself.
-//!
-//! Not here: serving webhooks, and deciding when GitHub is asked.
+//! Not here: serving webhooks (`bullpen`), and deciding when to call GitHub (`bullpen-engine`).
 
 mod app;
 mod budget;

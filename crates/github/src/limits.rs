@@ -1,62 +1,62 @@
-//! Every number of this room, with its unit and its reason.
+//! Every number of this crate, with its unit and its reason.
 //!
 //! Not here: the engine's deadlines (`bullpen_core::limits`).
 
 use std::time::Duration;
 
-/// One HTTP call, connecting included. GitHub itself gives up on a request after ten seconds.
+/// The longest HTTP call, with connecting. GitHub itself gives up on a request after ten seconds.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(12);
-/// One method of the port, however many calls it takes; a listing of 10,000 runners fits in.
+/// The longest method of a port, with all its calls; enough for a listing of 10,000 runners.
 pub const METHOD_TIMEOUT: Duration = Duration::from_secs(60);
-/// An answer larger than this is not GitHub's: it leaves 80 KB for each entry of a full page.
+/// The largest answer to read; it leaves 80 KB for each entry of a full page.
 pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// The largest page GitHub gives.
+/// The largest page that GitHub serves.
 pub const PER_PAGE: usize = 100;
-/// A runner group holds at most 10,000 runners; a listing that goes on has lost its way.
+/// A runner group holds at most 10,000 runners; a longer listing is an error.
 pub const PAGES_MAX: usize = 110;
-/// How long the ids of runner groups are believed: groups hardly ever change.
+/// How long to reuse the ids of runner groups: groups hardly ever change.
 pub const GROUPS_BELIEVED_FOR: Duration = Duration::from_secs(10 * 60);
-/// How soon a group that was not there is looked for again.
+/// How soon to look again for a group that did not exist.
 pub const GROUP_MISSING_FOR: Duration = Duration::from_secs(60);
-/// GitHub refuses a JWT from its future, so ours is issued in the past.
+/// GitHub refuses a JWT issued in its future, so ours is backdated.
 pub const JWT_BACKDATE: Duration = Duration::from_secs(60);
-/// How long a JWT is good for, from now. GitHub refuses more than ten minutes.
+/// How long a JWT is valid, from now. GitHub refuses more than ten minutes.
 pub const JWT_LIFE: Duration = Duration::from_secs(9 * 60);
-/// An installation token is replaced this long before it ends: longer than any method takes, and
-/// more than the tolerated skew of the clocks.
+/// How long before its end to replace an installation token: longer than any method takes, and more
+/// than the tolerated skew of the clocks.
 pub const TOKEN_EARLY: Duration = Duration::from_secs(5 * 60);
-/// A registration token is replaced this long before it ends, because its runner may only be
-/// booting.
+/// How long before its end to replace a registration token: the runner that uses it may still have
+/// to boot.
 pub const REGISTRATION_EARLY: Duration = Duration::from_secs(30 * 60);
-/// How long to be quiet after a rate limit that does not say: GitHub asks for a minute at least.
-pub const QUIET_UNSAID: Duration = Duration::from_secs(60);
-/// No rate limit's window is longer.
-pub const QUIET_MAX: Duration = Duration::from_secs(60 * 60);
-/// What GitHub allows in a minute: its secondary limit, which it counts for each endpoint and we for
-/// all of them together.
+/// How long to pause after a rate limit without a time: GitHub asks for a minute at least.
+pub const PAUSE_DEFAULT: Duration = Duration::from_secs(60);
+/// The longest pause; no rate limit's window is longer.
+pub const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
+/// The points that GitHub's secondary limit allows in a minute. GitHub counts them for each
+/// endpoint, the budget for all endpoints together.
 pub const POINTS_MAX: u32 = 900;
 /// A read's points.
 pub const POINTS_READ: u32 = 1;
 /// A write's points.
 pub const POINTS_WRITE: u32 = 5;
-/// How long spent points count: GitHub's minute begins when a call arrives, which may be as late as
-/// a call may take.
+/// How long spent points count: GitHub's minute begins when a call arrives, at most
+/// [`CALL_TIMEOUT`] after we sent it.
 pub const POINTS_WINDOW: Duration = Duration::from_secs(60 + CALL_TIMEOUT.as_secs());
-/// How long a call that a job waits for waits for its turn. Whoever asks has more patience than this.
+/// How long an urgent call waits for the budget; less than the engine's `forge_patience`.
 pub const URGENT_PATIENCE: Duration = Duration::from_secs(15);
-/// How long a read waits for its turn.
+/// How long a read waits for the budget.
 pub const READ_PATIENCE: Duration = Duration::from_secs(5);
-/// Housekeeping comes again by itself.
+/// How long housekeeping waits for the budget: it runs again later anyway.
 pub const HOUSEKEEPING_PATIENCE: Duration = Duration::ZERO;
-/// Calls at the same time with one credential; GitHub allows a hundred.
+/// Most calls at the same time with one credential; GitHub allows a hundred.
 pub const CALLS_AT_ONCE_MAX: usize = 90;
-/// How far back deliveries are asked for, in pages: GitHub keeps three days of them.
+/// Most pages of deliveries to read: GitHub keeps three days of them.
 pub const DELIVERY_PAGES_MAX: usize = 50;
-/// What GitHub takes as the description of a commit's status.
+/// The longest description of a commit status that GitHub accepts.
 pub const DESCRIPTION_CHARS_MAX: usize = 140;
-/// How often a JIT configuration is asked for while the name is taken.
+/// How often to request a JIT configuration while the name is taken.
 pub const JIT_TRIES: u32 = 3;
-/// As much of GitHub's own words as goes into a fault.
+/// How much of GitHub's message a fault keeps.
 pub const MESSAGE_CHARS_MAX: usize = 200;
 
 const _: () = assert!(CALL_TIMEOUT.as_secs() < METHOD_TIMEOUT.as_secs());

@@ -1,7 +1,7 @@
-//! Who we are to GitHub: a token that is given, or an App's installation token, which is asked for,
-//! kept, and replaced before it ends. Each has a budget of its own.
+//! Authentication: a personal access token, or an App's installation token, which [`AppSession`]
+//! requests, keeps and replaces before it ends. Each [`Account`] has its own budget.
 //!
-//! Not here: signing (`app`), or which of several serves (`client`).
+//! Not here: signing (`app`), and choosing among accounts (`client`).
 
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Fault};
@@ -15,12 +15,12 @@ use crate::meter::Meter;
 use crate::settings::{App, Login, Scope};
 use crate::wire::{Answer, Call, Wire};
 
-/// Somebody we can be to GitHub, and what that may still cost.
+/// A login at GitHub, and its rate-limit budget.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) session: Session,
     pub(crate) meter: Meter,
-    /// An App has another budget than its installations.
+    /// GitHub counts an App's own calls apart from those of its installation.
     as_app: Meter,
 }
 
@@ -30,8 +30,8 @@ impl Account {
         Self { session, meter: Meter::new(), as_app: Meter::new() }
     }
 
-    /// Makes a call. A token that GitHub no longer accepts is replaced once: a call that was refused
-    /// for its credential had no effect.
+    /// Makes a call. If GitHub refuses an installation token, retries once with a new one: a call
+    /// that was refused for its credential had no effect.
     pub(crate) async fn call<C: Clock>(
         &self,
         wire: &Wire<C>,
@@ -39,14 +39,14 @@ impl Account {
     ) -> Result<Answer, Fault> {
         let bearer = self.session.bearer(wire, &self.as_app).await?;
         let answer = wire.send(call, &bearer, &self.meter).await?;
-        if answer.status != 401 || !self.session.refused(&bearer).await {
+        if answer.status != 401 || !self.session.discard(&bearer).await {
             return Ok(answer);
         }
         let bearer = self.session.bearer(wire, &self.as_app).await?;
         wire.send(call, &bearer, &self.meter).await
     }
 
-    /// Where the App is installed; none if this is no App.
+    /// The App's installation; `None` for a token.
     pub(crate) async fn installation<C: Clock>(
         &self,
         wire: &Wire<C>,
@@ -55,7 +55,7 @@ impl Account {
         session.installation(wire, &self.as_app).await.map(Some)
     }
 
-    /// Makes a call as the App itself and not as one of its installations; none if this is no App.
+    /// Makes a call as the App itself instead of its installation; `None` for a token.
     pub(crate) async fn call_as_app<C: Clock>(
         &self,
         wire: &Wire<C>,
@@ -67,7 +67,7 @@ impl Account {
     }
 }
 
-/// A login and what it has been given so far.
+/// A login, and an App's installation and token as far as they are known.
 #[derive(Debug)]
 pub(crate) enum Session {
     Token(Secret),
@@ -78,7 +78,7 @@ pub(crate) enum Session {
 pub(crate) struct AppSession {
     app: App,
     scope: Scope,
-    /// Held while asking, so that many callers ask once.
+    /// Locked during the call, so that many callers make one call.
     known: Mutex<Known>,
 }
 
@@ -115,7 +115,7 @@ impl Session {
         matches!(self, Self::App(_))
     }
 
-    /// What to send.
+    /// The token to send.
     async fn bearer<C: Clock>(&self, wire: &Wire<C>, meter: &Meter) -> Result<Secret, Fault> {
         match self {
             Self::Token(token) => Ok(token.clone()),
@@ -123,13 +123,13 @@ impl Session {
         }
     }
 
-    /// GitHub did not accept `bearer`. Whether another can be had.
-    async fn refused(&self, bearer: &Secret) -> bool {
+    /// Drops a token that GitHub refused; returns whether a new one can be requested.
+    async fn discard(&self, bearer: &Secret) -> bool {
         match self {
             Self::Token(_) => false,
             Self::App(session) => {
                 let mut known = session.known.lock().await;
-                // Somebody else may have replaced it meanwhile.
+                // Another call may have replaced it meanwhile.
                 if known.token.as_ref().is_some_and(|kept| kept.token == *bearer) {
                     known.token = None;
                 }
@@ -145,8 +145,8 @@ impl AppSession {
         jwt.ok_or_else(|| Fault::Denied("the App's key cannot sign".to_owned()))
     }
 
-    /// Where the App is installed for the scope, as GitHub says now: one that was installed anew has
-    /// another id, and its tokens are others.
+    /// The App's current installation for the scope. A reinstalled App has a new id, and its old
+    /// token is useless.
     async fn installation<C: Clock>(&self, wire: &Wire<C>, meter: &Meter) -> Result<u64, Fault> {
         if let Some(id) = self.app.installation {
             return Ok(id);

@@ -1,7 +1,6 @@
-//! One credential's budget and its calls under way: waiting for a call's turn, and keeping in mind
-//! what its answer says.
+//! Makes a credential's calls wait for its budget, and updates the budget from the answers.
 //!
-//! Not here: how much may be asked (`budget`), or sending anything (`wire`).
+//! Not here: computing the wait (`budget`), and sending a call (`wire`).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,8 +9,8 @@ use bullpen_core::time::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Budget, Hour};
-use crate::fault::quiet_for;
-use crate::limits::{CALLS_AT_ONCE_MAX, QUIET_MAX};
+use crate::fault::pause_for;
+use crate::limits::{CALLS_AT_ONCE_MAX, PAUSE_MAX};
 use crate::wire::{Answer, Call};
 
 /// One credential's budget, and its calls under way.
@@ -21,7 +20,7 @@ pub(crate) struct Meter {
     under_way: Semaphore,
 }
 
-/// A call may be sent; it is under way until this is dropped.
+/// Permission to send a call; the call is under way until the caller drops this.
 pub(crate) type UnderWay<'a> = Option<SemaphorePermit<'a>>;
 
 impl Meter {
@@ -33,13 +32,14 @@ impl Meter {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the call's turn, or refuses it if that is too far away.
-    pub(crate) async fn turn<C: Clock>(
+    /// Waits until the budget allows the call, or refuses it if that takes longer than its
+    /// patience.
+    pub(crate) async fn wait_for_turn<C: Clock>(
         &self,
         clock: &C,
         call: &Call,
     ) -> Result<UnderWay<'_>, Fault> {
-        // It is never closed, so that waiting for it cannot fail.
+        // `acquire` fails only on a closed semaphore, and this one stays open.
         let under_way = self.under_way.acquire().await.ok();
         let points = call.points();
         let latest = clock.monotonic() + call.priority.patience();
@@ -61,22 +61,22 @@ impl Meter {
         }
     }
 
-    /// Keeps in mind what an answer says about limits.
-    pub(crate) fn note<C: Clock>(&self, clock: &C, call: &Call, answer: &Answer) {
+    /// Updates the budget with an answer's limits.
+    pub(crate) fn record<C: Clock>(&self, clock: &C, call: &Call, answer: &Answer) {
         let (now, mono) = (clock.now(), clock.monotonic());
         let mut budget = self.budget();
         if let (Some(limit), Some(remaining), Some(reset)) =
             (answer.limit, answer.remaining, answer.reset)
         {
-            // A second more: the window is told in whole seconds.
+            // A second more, because GitHub rounds the reset to whole seconds.
             let reset = Timestamp::from_millis(reset.saturating_add(1).saturating_mul(1000));
-            let reset = mono + reset.since(now).min(QUIET_MAX);
-            budget.told(Hour { limit, remaining, reset });
+            let reset = mono + reset.since(now).min(PAUSE_MAX);
+            budget.update_hour(Hour { limit, remaining, reset });
         }
-        if let Some(wait) = quiet_for(answer, now) {
+        if let Some(wait) = pause_for(answer, now) {
             let wait_s = wait.as_secs();
             tracing::warn!(path = %call.path, wait_s, "github limits the rate");
-            budget.be_quiet(mono + wait);
+            budget.pause(mono + wait);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A word to a job's author, at the commit: a check run as an App, a status with a token.
+//! Posts a notice to a job's author on the commit: a check run as an App, a status with a token.
 //!
-//! Not here: when there is something to say, and what (`bullpen_core::job::Reason`).
+//! Not here: when to post, and the reason's text (`bullpen_core::job::Reason`).
 
 use bullpen_core::ports::{Clock, Fault, Notice};
 use bullpen_core::printable::{markdown, one_line};
@@ -10,13 +10,13 @@ use serde_json::json;
 use crate::client::GitHub;
 use crate::fault::NotFoundMeans;
 use crate::limits::{DESCRIPTION_CHARS_MAX, PER_PAGE};
-use crate::runs::of_repository;
+use crate::runs::repository_path;
 use crate::settings::is_name;
 use crate::wire::{Answer, Call};
 
-/// What the check run, or the status, is called.
+/// The name of the check run or the status.
 const NAME: &str = "bullpen";
-/// The longest job's name in a status, which has room for 140 characters: enough to tell jobs apart.
+/// The longest job name in a status of 140 characters: enough to tell jobs apart.
 const NAME_CHARS_MAX: usize = 40;
 
 #[derive(Deserialize)]
@@ -32,9 +32,9 @@ struct CheckJson {
 
 impl<C: Clock> GitHub<C> {
     pub(crate) async fn notify(&self, notice: &Notice) -> Result<(), Fault> {
-        let repository = of_repository(&notice.repository)?;
+        let repository = repository_path(&notice.repository)?;
         let commit = &notice.commit;
-        // It becomes part of a path.
+        // The commit becomes part of a path.
         if !is_name(commit) {
             return Err(Fault::Denied(format!("{commit:?} is not a commit")));
         }
@@ -46,10 +46,11 @@ impl<C: Clock> GitHub<C> {
     }
 
     async fn check(&self, repository: &str, notice: &Notice) -> Result<(), Fault> {
-        if self.is_said(repository, notice).await? {
+        if self.is_posted(repository, notice).await? {
             return Ok(());
         }
-        // Strangers name jobs and pools, and GitHub reads the summary as Markdown.
+        // A job's author chooses the names of job and pool, and GitHub renders the summary as
+        // Markdown.
         let (job, reason) = (&notice.name, markdown(&notice.reason.in_public()));
         let advice = notice.reason.advice();
         let body = json!({
@@ -67,8 +68,8 @@ impl<C: Clock> GitHub<C> {
         self.call(&call).await?.accepted(NotFoundMeans::Scope).map(drop)
     }
 
-    /// Whether the answer to an earlier attempt was lost, and only the answer.
-    async fn is_said(&self, repository: &str, notice: &Notice) -> Result<bool, Fault> {
+    /// Whether an earlier attempt posted the check run and only its answer was lost.
+    async fn is_posted(&self, repository: &str, notice: &Notice) -> Result<bool, Fault> {
         let path = format!("{repository}/commits/{}/check-runs", notice.commit);
         let path = format!("{path}?check_name={NAME}&filter=all&per_page={PER_PAGE}");
         let read = |answer: &Answer| Ok(answer.read::<ChecksJson>("list of checks")?.check_runs);
@@ -76,7 +77,7 @@ impl<C: Clock> GitHub<C> {
         Ok(checks.iter().any(|check| check.external_id.as_deref() == Some(notice.job.as_str())))
     }
 
-    /// The same again changes nothing: of one name only the latest is shown.
+    /// Posting a status twice is harmless: GitHub shows only the latest of one name.
     async fn status(&self, repository: &str, notice: &Notice) -> Result<(), Fault> {
         let body = json!({"state": "error", "context": NAME, "description": described(notice)});
         let call = Call::post(format!("{repository}/statuses/{}", notice.commit), Some(body));
@@ -84,14 +85,14 @@ impl<C: Clock> GitHub<C> {
     }
 }
 
-/// What a status says. The author chose the job's name, and it must leave room for the reason.
+/// A status's description. The author chose the job's name, which must leave space for the reason.
 fn described(notice: &Notice) -> String {
     let name = shortened(&one_line(&notice.name), NAME_CHARS_MAX);
     let text = format!("{name}: {}; {}", notice.reason.in_public(), notice.reason.advice());
     shortened(&one_line(&text), DESCRIPTION_CHARS_MAX)
 }
 
-/// As much of it as there is room for.
+/// The first `chars_max` characters, with an ellipsis if the text is longer.
 fn shortened(text: &str, chars_max: usize) -> String {
     if text.chars().count() <= chars_max {
         return text.to_owned();
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_is_as_long_as_github_takes() {
+    fn a_description_is_no_longer_than_github_accepts() {
         let short = |text: &str| shortened(text, DESCRIPTION_CHARS_MAX);
         assert_eq!(short("short"), "short");
         let exact = "ä".repeat(DESCRIPTION_CHARS_MAX);
@@ -128,23 +129,23 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_leaves_room_for_the_reason() {
+    fn a_long_name_leaves_space_for_the_reason() {
         let pool = || Reason::UnknownPool { pool: PoolName::new("ci1"), suggestions: vec![] };
-        let said = described(&about(&"build ".repeat(100), pool()));
-        assert!(said.starts_with("build build "), "{said}");
-        assert!(said.contains("…: there is no pool `ci1`; name a pool"), "{said}");
-        // Each of these is written as eight characters.
-        let said = described(&about(&"\u{202e}".repeat(100), pool()));
-        assert!(said.contains("there is no pool `ci1`"), "{said}");
-        let said = described(&about("build", pool()));
-        assert!(said.starts_with("build: there is no pool `ci1`; name a pool"), "{said}");
+        let text = described(&about(&"build ".repeat(100), pool()));
+        assert!(text.starts_with("build build "), "{text}");
+        assert!(text.contains("…: there is no pool `ci1`; name a pool"), "{text}");
+        // `one_line` writes each of these as eight characters.
+        let text = described(&about(&"\u{202e}".repeat(100), pool()));
+        assert!(text.contains("there is no pool `ci1`"), "{text}");
+        let text = described(&about("build", pool()));
+        assert!(text.starts_with("build: there is no pool `ci1`; name a pool"), "{text}");
     }
 
     #[test]
-    fn a_status_says_nothing_that_a_store_said() {
+    fn a_status_does_not_publish_githubs_message() {
         let last = Setback::Forge { said: "there is no runner group builders".to_owned() };
-        let said = described(&about("build", Reason::OutOfAttempts { attempts: 5, last }));
-        assert!(said.starts_with("build: no runner after 5 attempts: GitHub refused"), "{said}");
-        assert!(!said.contains("builders"), "{said}");
+        let text = described(&about("build", Reason::OutOfAttempts { attempts: 5, last }));
+        assert!(text.starts_with("build: no runner after 5 attempts: GitHub refused"), "{text}");
+        assert!(!text.contains("builders"), "{text}");
     }
 }

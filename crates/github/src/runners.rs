@@ -1,6 +1,6 @@
-//! Runners at GitHub: the tokens that make and remove them, JIT configurations, listing, deleting.
+//! Calls about runners: registration and removal tokens, JIT configurations, listing, deleting.
 //!
-//! Not here: which of these the port uses when (`forge`).
+//! Not here: when the port uses each (`forge`).
 
 use std::collections::BTreeMap;
 
@@ -17,36 +17,36 @@ use crate::fault::{NotFoundMeans, classify};
 use crate::limits::{JIT_TRIES, PER_PAGE, REGISTRATION_EARLY};
 use crate::wire::{Answer, Call, escaped};
 
-/// A token that registers or removes runners of the scope.
+/// A token for registering or removing runners of the scope.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Token {
     /// The token.
     pub token: Secret,
-    /// When it ends.
+    /// When the token ends.
     pub expires_at: Timestamp,
 }
 
-/// A runner made for one job, and what starts it.
+/// A runner made for one job, with its JIT configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Jit {
     /// The runner's id at GitHub.
     pub runner_id: u64,
-    /// What the runner program is started with.
+    /// The configuration that the runner program starts with.
     pub config: Secret,
 }
 
 /// A runner as GitHub lists it, with its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// GitHub's id, never used twice.
+    /// GitHub's id, never reused.
     pub id: u64,
-    /// Its name.
+    /// The runner's name.
     pub name: RunnerName,
     /// Whether its listener is connected.
     pub online: bool,
     /// Whether it runs a job.
     pub busy: bool,
-    /// Its labels.
+    /// The runner's labels.
     pub labels: Vec<String>,
 }
 
@@ -98,8 +98,8 @@ impl<C: Clock> GitHub<C> {
         format!("{}/actions/runners", self.scope.path())
     }
 
-    /// A token that any number of runners can register with. One is kept and given out again until
-    /// half its hour is over.
+    /// A token that any number of runners can register with. The client keeps one and returns it
+    /// until half its hour is over.
     pub async fn registration_token(&self) -> Result<Token, Fault> {
         let mut kept = self.registration.lock().await;
         let now = self.wire.clock().now();
@@ -113,7 +113,7 @@ impl<C: Clock> GitHub<C> {
         Ok(token)
     }
 
-    /// A token that a runner program can remove its own registration with.
+    /// A token with which a runner program can remove its own registration.
     pub async fn removal_token(&self) -> Result<Token, Fault> {
         self.token("remove-token").await
     }
@@ -123,10 +123,10 @@ impl<C: Clock> GitHub<C> {
         self.call(&call.urgent()).await?.accepted(NotFoundMeans::Scope)?.read(kind)
     }
 
-    /// A runner for one job. An idle runner of the same name is replaced: whoever asked before has
-    /// died, or lost the answer.
+    /// Makes a runner for one job. Replaces an idle runner of the same name: the process that
+    /// requested it has died, or did not receive the answer.
     pub async fn jit(&self, runner: &RunnerSpec) -> Result<Jit, Fault> {
-        self.must_be_ours(&runner.name)?;
+        self.check_prefix(&runner.name)?;
         let group = match &runner.group {
             Some(name) => self.group_id(name).await?,
             None => self.runner_group,
@@ -142,9 +142,9 @@ impl<C: Clock> GitHub<C> {
         for _ in 0..JIT_TRIES {
             let answer = self.call(&call).await?;
             if answer.status != 409 {
-                let made: JitJson =
+                let json: JitJson =
                     answer.accepted(NotFoundMeans::Scope)?.read("JIT configuration")?;
-                return Ok(Jit { runner_id: made.runner.id, config: made.encoded_jit_config });
+                return Ok(Jit { runner_id: json.runner.id, config: json.encoded_jit_config });
             }
             match self.delete_named(&runner.name).await? {
                 Deletion::Deleted | Deletion::NotFound => {}
@@ -157,31 +157,36 @@ impl<C: Clock> GitHub<C> {
                 }
             }
         }
-        // Somebody else keeps asking under this name, or the listing that is deleted from lags.
+        // Another process keeps requesting this name, or the listing lags behind the deletion.
         Err(Fault::Unavailable(format!("a runner named {} keeps coming back", runner.name)))
     }
 
-    /// All runners whose name begins with the stack's prefix, all pages.
+    /// All runners whose name begins with the stack's prefix.
     pub async fn list(&self) -> Result<Vec<Listed>, Fault> {
         let mut runners = self.listing(Call::housekeeping, "").await?;
         runners.retain(|runner| runner.name.as_str().starts_with(&self.prefix));
         Ok(runners)
     }
 
-    async fn listing(&self, rank: fn(Call) -> Call, filter: &str) -> Result<Vec<Listed>, Fault> {
+    async fn listing(
+        &self,
+        prioritised: fn(Call) -> Call,
+        filter: &str,
+    ) -> Result<Vec<Listed>, Fault> {
         let path = format!("{}?per_page={PER_PAGE}{filter}", self.runners_path());
         let read = |answer: &Answer| Ok(answer.read::<RunnersJson>("list of runners")?.runners);
-        let runners = self.pages(rank(Call::get(path)), NotFoundMeans::Scope, read).await?;
-        // Pages shift while they are read, so that a runner may be on two of them.
+        let call = prioritised(Call::get(path));
+        let runners = self.pages(call, NotFoundMeans::Scope, read).await?;
+        // Entries move between pages during the reads, so a runner may be on two pages.
         let by_id: BTreeMap<u64, Listed> =
             runners.into_iter().map(|json| (json.id, Listed::from(json))).collect();
         Ok(by_id.into_values().collect())
     }
 
-    /// Deletes the runner of this name, unless it runs a job. A fault means that GitHub did not
-    /// answer, or refused us.
+    /// Deletes the runner of this name, unless it runs a job. Faults if GitHub does not answer or
+    /// refuses the call.
     pub async fn delete_named(&self, name: &RunnerName) -> Result<Deletion, Fault> {
-        self.must_be_ours(name)?;
+        self.check_prefix(name)?;
         let mut listed =
             self.listing(Call::urgent, &format!("&name={}", escaped(name.as_str()))).await?;
         listed.retain(|runner| runner.name == *name);
@@ -196,10 +201,10 @@ impl<C: Clock> GitHub<C> {
         Ok(outcome)
     }
 
-    /// Like [`GitHub::delete_named`], without looking the id up first when it is known. A runner
-    /// that came back under the same name has another id and is found by its name.
+    /// Deletes the runner of this id without a listing. If the id is gone, deletes by name: a
+    /// runner that registered again under the same name has another id.
     pub async fn delete_known(&self, name: &RunnerName, id: u64) -> Result<Deletion, Fault> {
-        self.must_be_ours(name)?;
+        self.check_prefix(name)?;
         match self.delete_id(id).await? {
             Deletion::NotFound => self.delete_named(name).await,
             other => Ok(other),
@@ -216,12 +221,12 @@ impl<C: Clock> GitHub<C> {
         }
     }
 
-    /// Nothing we do may touch a runner without the stack's prefix.
-    fn must_be_ours(&self, name: &RunnerName) -> Result<(), Fault> {
+    /// Refuses a runner without the stack's prefix: it belongs to another stack.
+    fn check_prefix(&self, name: &RunnerName) -> Result<(), Fault> {
         if name.as_str().starts_with(&self.prefix) {
             return Ok(());
         }
         let prefix = &self.prefix;
-        Err(Fault::Denied(format!("the runner {name} is not of this stack: no prefix {prefix:?}")))
+        Err(Fault::Denied(format!("the runner {name} lacks the prefix {prefix:?} of this stack")))
     }
 }

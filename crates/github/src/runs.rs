@@ -1,6 +1,6 @@
-//! Workflow runs and their jobs, as far as we read them.
+//! Calls about workflow runs and jobs, and their JSON.
 //!
-//! Not here: webhooks, which carry the same job in another frame (`webhook`).
+//! Not here: webhooks, which contain the same job JSON (`webhook`).
 
 use std::collections::BTreeSet;
 
@@ -14,27 +14,27 @@ use serde::{Deserialize, Deserializer};
 
 use crate::client::GitHub;
 use crate::fault::NotFoundMeans;
-use crate::forge::in_vain;
+use crate::forge::method_timed_out;
 use crate::limits::{METHOD_TIMEOUT, PER_PAGE};
 use crate::settings::is_name;
 use crate::wire::{Answer, Call, within};
 
-/// Where a run or a job stands.
+/// The status of a run or a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Created, not queued yet.
     Requested,
-    /// Held back by a gate.
+    /// Waits for an environment's protection rule.
     Waiting,
-    /// Held back by a concurrency group.
+    /// Waits for its concurrency group.
     Pending,
-    /// Wants a runner.
+    /// Waits for a runner.
     Queued,
     /// Runs.
     InProgress,
-    /// Over.
+    /// Has ended.
     Completed,
-    /// A word that was not there when this was written.
+    /// A status that this version does not know.
     Other(String),
 }
 
@@ -58,29 +58,29 @@ impl<'de> Deserialize<'de> for Status {
 pub struct WorkflowRun {
     /// GitHub's id, the same for every attempt.
     pub id: u64,
-    /// Which attempt this is, from 1.
+    /// The attempt's number, from 1.
     #[serde(default = "first")]
     pub run_attempt: u32,
-    /// Where it stands.
+    /// The run's status.
     pub status: Status,
-    /// How it ended, in GitHub's word.
+    /// GitHub's word for the result.
     pub conclusion: Option<String>,
-    /// Of which commit.
+    /// The commit.
     pub head_sha: String,
-    /// Of which branch.
+    /// The branch.
     #[serde(default)]
     pub head_branch: Option<String>,
-    /// What caused it, such as `push`.
+    /// The event that triggered the run, such as `push`.
     pub event: String,
-    /// Whose code it runs; none if that repository was deleted.
+    /// The repository of the code that it runs; `None` if a user deleted that repository.
     pub head_repository: Option<HeadRepository>,
     /// The repository that it runs in.
     #[serde(default)]
     pub repository: Option<RunRepository>,
-    /// Who caused it. Old payloads do not say.
+    /// The account that triggered the run; missing in old payloads.
     #[serde(default)]
     pub actor: Option<Actor>,
-    /// Who caused this attempt.
+    /// The account that triggered this attempt.
     #[serde(default)]
     pub triggering_actor: Option<Actor>,
 }
@@ -92,35 +92,36 @@ pub struct HeadRepository {
     pub full_name: String,
 }
 
-/// The repository that a run is of, as far as we read it.
+/// The repository that a run belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct RunRepository {
-    /// Whether it is not public.
+    /// Whether the repository is not public.
     #[serde(default)]
     pub private: Option<bool>,
 }
 
-/// Who did something.
+/// An account that triggered a run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Actor {
     /// The account's name.
     pub login: String,
 }
 
-/// The account that proposes changes of dependencies.
+/// Dependabot's account.
 const DEPENDABOT: &str = "dependabot[bot]";
-/// How its branches begin: a person may reopen or re-run what it proposed.
+/// The prefix of Dependabot's branches: the actor may be a person who reopens or re-runs its
+/// change.
 const DEPENDABOTS_BRANCHES: &str = "dependabot/";
 
-/// Who can see a repository, by what GitHub says of it.
+/// A repository's visibility, from GitHub's field `private`.
 pub(crate) fn visibility(private: Option<bool>) -> Option<Visibility> {
     private.map(|private| if private { Visibility::Private } else { Visibility::Public })
 }
 
 impl WorkflowRun {
-    /// Where its code comes from, if it is a run of this repository.
+    /// Where the code of this run of `repository` comes from.
     pub fn provenance(&self, repository: &Repository) -> Provenance {
-        // A fork that was deleted is a fork that was.
+        // A run without a head repository comes from a deleted fork.
         let head = self.head_repository.as_ref().map(|head| head.full_name.as_str());
         let is_own = head.is_some_and(|head| head.eq_ignore_ascii_case(repository.as_str()));
         let actors = [&self.actor, &self.triggering_actor];
@@ -141,46 +142,46 @@ impl WorkflowRun {
 /// A job of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct WorkflowJob {
-    /// GitHub's id, another for every attempt.
+    /// GitHub's id, a new one for every attempt.
     pub id: u64,
-    /// Its run.
+    /// The run's id.
     pub run_id: u64,
-    /// Its run's attempt.
+    /// The attempt of the run.
     #[serde(default = "first")]
     pub run_attempt: u32,
-    /// Its name.
+    /// The job's name.
     pub name: String,
-    /// Where it stands.
+    /// The job's status.
     pub status: Status,
-    /// How it ended, in GitHub's word.
+    /// GitHub's word for the result.
     pub conclusion: Option<String>,
-    /// What it asks of a runner.
+    /// The labels that the runner must have (`runs-on`).
     #[serde(default)]
     pub labels: Vec<String>,
-    /// Of which commit.
+    /// The commit.
     #[serde(default)]
     pub head_sha: String,
-    /// Its runner's id, once it has one.
+    /// The id of the job's runner, once GitHub has assigned the job.
     pub runner_id: Option<u64>,
-    /// Its runner's name, once it has one. GitHub says empty as well as nothing.
+    /// The name of the job's runner; before the assignment GitHub sends null or an empty text.
     pub runner_name: Option<String>,
-    /// When it was created. Old servers do not say.
+    /// When GitHub created the job; missing on old servers.
     pub created_at: Option<Timestamp>,
-    /// When it started; set even while it is queued.
+    /// When the job started; GitHub sets it even while the job is queued.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// When the job ended.
     pub completed_at: Option<Timestamp>,
 }
 
 impl WorkflowJob {
-    /// What this says of the job, which is `repository`'s.
+    /// The core's form of this job of `repository`.
     pub fn fact(self, repository: &Repository) -> JobFact {
         let runner = self.runner_name.filter(|name| !name.is_empty()).map(RunnerName::new);
-        let said = match self.status {
+        let status = match self.status {
             Status::Queued => ReportedStatus::Queued { at: self.started_at.or(self.created_at) },
             Status::InProgress => ReportedStatus::Started { runner, at: self.started_at },
             Status::Completed => {
-                // GitHub says how it went whenever it says that it is over.
+                // GitHub always sends a conclusion with `completed`; the default is a precaution.
                 let word = self.conclusion.as_deref().unwrap_or("neutral");
                 ReportedStatus::Completed {
                     conclusion: Conclusion::new(word),
@@ -203,7 +204,7 @@ impl WorkflowJob {
                 created_at: self.created_at,
                 provenance: Provenance::default(),
             },
-            said,
+            said: status,
         }
     }
 }
@@ -228,14 +229,14 @@ struct JobsJson {
 }
 
 impl<C: Clock> GitHub<C> {
-    /// The latest attempt of a run.
+    /// Reads the latest attempt of a run.
     pub async fn run(&self, repository: &Repository, run: u64) -> Result<WorkflowRun, Fault> {
         let path = format!("{}/runs/{run}", actions(repository)?);
         self.call(&Call::get(path)).await?.accepted(NotFoundMeans::Thing)?.read("run")
     }
 
-    /// The runs of a repository that may have a queued job: a run is in progress as soon as one of
-    /// its jobs is.
+    /// The runs of a repository that may have a queued job. Runs in progress are among them: a run
+    /// is in progress as soon as one of its jobs is.
     pub(crate) async fn unfinished_runs(
         &self,
         repository: &Repository,
@@ -251,7 +252,7 @@ impl<C: Clock> GitHub<C> {
         Ok(found)
     }
 
-    /// Cancels the latest attempt of a run; one that is over stays as it is.
+    /// Cancels the latest attempt of a run; does nothing if it has ended or does not exist.
     pub async fn cancel_run(&self, repository: &Repository, run: u64) -> Result<(), Fault> {
         let path = format!("{}/runs/{run}/cancel", actions(repository)?);
         let answer = self.call(&Call::post(path, None)).await?;
@@ -261,13 +262,13 @@ impl<C: Clock> GitHub<C> {
         }
     }
 
-    /// One job.
+    /// Reads one job.
     pub async fn job(&self, repository: &Repository, job: u64) -> Result<WorkflowJob, Fault> {
         let path = format!("{}/jobs/{job}", actions(repository)?);
         self.call(&Call::get(path)).await?.accepted(NotFoundMeans::Thing)?.read("job")
     }
 
-    /// All jobs of one attempt of a run, or of its latest attempt; all pages.
+    /// Reads all jobs of one attempt of a run, or of its latest attempt.
     pub async fn jobs(
         &self,
         repository: &Repository,
@@ -280,16 +281,16 @@ impl<C: Clock> GitHub<C> {
         let read = |answer: &Answer| Ok(answer.read::<JobsJson>("list of jobs")?.jobs);
         let all = self.pages(Call::get(path), NotFoundMeans::Thing, read);
         let all = within(self.wire.clock(), METHOD_TIMEOUT, all).await;
-        all.unwrap_or_else(|| Err(in_vain()))
+        all.unwrap_or_else(|| Err(method_timed_out()))
     }
 }
 
 fn actions(repository: &Repository) -> Result<String, Fault> {
-    Ok(format!("{}/actions", of_repository(repository)?))
+    Ok(format!("{}/actions", repository_path(repository)?))
 }
 
-/// The path that everything of a repository is under.
-pub(crate) fn of_repository(repository: &Repository) -> Result<String, Fault> {
+/// The path prefix of a repository's resources.
+pub(crate) fn repository_path(repository: &Repository) -> Result<String, Fault> {
     match repository.as_str().split_once('/') {
         Some((owner, name)) if is_name(owner) && is_name(name) => {
             Ok(format!("/repos/{owner}/{name}"))

@@ -1,6 +1,6 @@
-//! What a client has to be told: where GitHub is, whose runners, as whom.
+//! A client's settings: GitHub's address, the scope of its runners, and the login.
 //!
-//! Not here: reading files or the environment; the command does, and passes the texts.
+//! Not here: reading files or the environment; the crate `bullpen` does that and passes the texts.
 
 use std::fmt;
 
@@ -10,32 +10,32 @@ use hyper::http::uri::{Authority, Scheme};
 
 use crate::app::AppKey;
 
-/// GitHub's own address of its REST interface.
+/// The address of the REST interface of github.com.
 pub const GITHUB_API: &str = "https://api.github.com";
 
-/// Everything a client is told.
+/// A client's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The REST interface's base: `https://api.github.com`, or `https://HOST/api/v3` for GitHub
     /// Enterprise Server. Plain `http` is for loopback only.
     pub base_url: String,
-    /// Whose runners.
+    /// The organisation or repository whose runners the client manages.
     pub scope: Scope,
-    /// As whom.
+    /// The client's credential.
     pub login: Login,
-    /// More Apps that may do the same: each has a budget of its own at GitHub, and the one with the
-    /// most left serves. The webhooks are those of `login`.
+    /// More Apps with the same permissions. GitHub gives each App its own budget, and the client
+    /// calls as the App with the most left. Webhooks come only from the App of `login`.
     pub more_apps: Vec<App>,
-    /// The stack's prefix of runner names. No other runner is ever touched or listed.
+    /// The stack's prefix of runner names. The client neither lists nor changes other runners.
     pub prefix: String,
-    /// The runner group of JIT runners; 1 is the default group, and the only one of a repository.
+    /// The runner group of JIT runners; 1 is the default group, and a repository's only group.
     pub runner_group: u64,
-    /// Certificates to trust besides the bundled ones, as PEM, for a server of your own.
+    /// Certificates in PEM to trust besides the bundled ones, for a private server.
     pub extra_roots: Option<String>,
 }
 
 impl Settings {
-    /// GitHub's own server, the default group, no certificates of your own.
+    /// Settings for github.com, with the default group and the bundled certificates.
     pub fn new(scope: Scope, login: Login, prefix: &str) -> Self {
         Self {
             base_url: GITHUB_API.to_owned(),
@@ -49,7 +49,7 @@ impl Settings {
     }
 }
 
-/// Whose runners: all of an organisation, or one repository's.
+/// The owner of the runners: an organisation or a repository.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// The organisation of this name.
@@ -64,7 +64,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// `ORG` or `OWNER/NAME`.
+    /// Parses `ORG` or `OWNER/NAME`.
     pub fn parse(text: &str) -> Result<Self, BadSettings> {
         let bad = || BadSettings::Scope { text: text.to_owned() };
         match text.split_once('/') {
@@ -76,7 +76,7 @@ impl Scope {
         }
     }
 
-    /// The path that everything of this scope is under.
+    /// The path prefix of this scope's resources.
     pub(crate) fn path(&self) -> String {
         match self {
             Self::Organization(name) => format!("/orgs/{name}"),
@@ -94,13 +94,13 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Whether GitHub could have given this as a name; nothing else may become part of a path.
+/// Whether this can be a name at GitHub; no other text may become part of a path.
 pub(crate) fn is_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !text.is_empty() && text != "." && text != ".." && text.chars().all(fits)
 }
 
-/// As whom GitHub is asked.
+/// A credential for GitHub.
 #[derive(Clone, Debug)]
 pub enum Login {
     /// A personal access token.
@@ -109,53 +109,53 @@ pub enum Login {
     App(App),
 }
 
-/// A GitHub App and where it is installed.
+/// A GitHub App and its installation.
 #[derive(Clone, Debug)]
 pub struct App {
     /// Its client id, or its numeric id.
     pub id: String,
     /// Its private key.
     pub key: AppKey,
-    /// Its installation; looked up by the scope if it is not known.
+    /// Its installation; if `None`, the client looks it up by the scope.
     pub installation: Option<u64>,
 }
 
-/// Why no client can be made of these settings.
+/// Why settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum BadSettings {
-    /// Not an address of a REST interface.
+    /// The base is not the address of a REST interface.
     #[error("{url:?} is not a base address such as https://api.github.com or https://HOST/api/v3")]
     BaseUrl {
-        /// What was given.
+        /// The given text.
         url: String,
     },
-    /// A secret would go over the network in the clear.
+    /// The client would send a secret unencrypted over the network.
     #[error("{url:?} is not encrypted; plain http is for loopback only")]
     InTheClear {
-        /// What was given.
+        /// The given text.
         url: String,
     },
-    /// Neither an organisation nor a repository.
+    /// The scope names neither an organisation nor a repository.
     #[error("{text:?} is neither an organisation nor OWNER/NAME of a repository")]
     Scope {
-        /// What was given.
+        /// The given text.
         text: String,
     },
-    /// Every runner of the scope would count as ours.
+    /// Without a prefix, the client would manage every runner of the scope.
     #[error("the prefix of runner names is empty")]
     NoPrefix,
-    /// The additional certificates cannot be used.
+    /// The additional certificates are invalid.
     #[error("could not use the additional certificates")]
     Roots(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Apps beside a token would not be able to do the same as it.
-    #[error("more Apps can stand beside an App only, and not beside a token")]
+    /// A token and Apps have different permissions, so that the client cannot choose between them.
+    #[error("more Apps need an App as login, not a token")]
     MixedLogins,
-    /// The token cannot be sent.
-    #[error("the token holds characters that cannot be sent")]
+    /// The token does not fit into a header.
+    #[error("the token is empty or has characters that a header cannot carry")]
     Token,
 }
 
-/// Where the REST interface is, taken apart.
+/// The parsed address of the REST interface.
 #[derive(Clone, Debug)]
 pub(crate) struct Base {
     scheme: Scheme,
@@ -180,20 +180,20 @@ impl Base {
         Ok(Self { scheme, authority, prefix: path.trim_end_matches('/').to_owned() })
     }
 
-    /// Who is spoken to, for people.
+    /// The server's name and port, for messages.
     pub(crate) fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// The address of `path`, which is ours and begins with a slash.
+    /// The URI of `path`, which this crate builds and which begins with a slash.
     pub(crate) fn at(&self, path: &str) -> Option<Uri> {
         let path = format!("{}{path}", self.prefix);
         let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
         uri.path_and_query(path).build().ok()
     }
 
-    /// The path, under this base, that a link of GitHub's leads to. Its host is not looked at: the
-    /// credential goes nowhere but to the base.
+    /// The path of a link in GitHub's answer, relative to this base. Ignores the link's host, so
+    /// that the client sends the credential only to the base.
     pub(crate) fn within(&self, link: &str) -> Option<String> {
         let uri = link.parse::<Uri>().ok()?;
         let path = uri.path_and_query()?.as_str();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_another_host_stays_with_ours() {
+    fn a_link_to_another_host_resolves_to_the_base() {
         let base = Base::parse("https://ghe.example/api/v3").unwrap();
         assert_eq!(base.within("https://evil.example/api/v3/orgs").as_deref(), Some("/orgs"));
         assert_eq!(base.within("https://ghe.example/other/orgs"), None);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base_is_refused() {
+    fn an_invalid_base_is_refused() {
         for url in ["", "api.github.com", "/api/v3", "https://u:p@h/", "https://h/?q=1"] {
             assert!(matches!(Base::parse(url), Err(BadSettings::BaseUrl { .. })), "{url}");
         }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_names_and_nothing_else() {
+    fn scopes_are_valid_names_only() {
         assert_eq!(Scope::parse("acme").unwrap().path(), "/orgs/acme");
         assert_eq!(Scope::parse("acme/app").unwrap().path(), "/repos/acme/app");
         for text in ["", "a/", "/a", "a/b/c", "a b", "a/..", "a?x", "a/b#c", "ä"] {

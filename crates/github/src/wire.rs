@@ -1,10 +1,10 @@
-//! One HTTP call: the headers GitHub wants, a time limit by the given clock, and a place in the
-//! caller's budget, which is silence for as long as a rate limit asks for it.
+//! Sends one HTTP call: waits for the account's budget, adds GitHub's headers, and limits the time
+//! by the given clock.
 //!
-//! Nothing is tried again here: an answer that was lost may have had its effect, and only the caller
-//! knows what that means.
+//! It never retries: a call whose answer was lost may have had its effect, and only the caller can
+//! decide what to do then.
 //!
-//! Not here: credentials (`login`), how much may be asked (`budget`), what a refusal means (`fault`).
+//! Not here: credentials (`login`), the budget (`budget`), and the meaning of a refusal (`fault`).
 
 use std::fmt;
 use std::future::Future;
@@ -37,24 +37,24 @@ use crate::limits::{ANSWER_BYTES_MAX, CALL_TIMEOUT};
 use crate::meter::Meter;
 use crate::settings::{BadSettings, Base, Settings};
 
-/// The version that every GitHub Enterprise Server still in support knows as well.
+/// The newest version that every supported GitHub Enterprise Server knows too.
 const API_VERSION: &str = "2022-11-28";
 const AGENT: &str = concat!("bullpen/", env!("CARGO_PKG_VERSION"));
 
-/// The way to GitHub.
+/// The HTTP connection to GitHub.
 pub(crate) struct Wire<C> {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base: Base,
     clock: Arc<C>,
 }
 
-/// One call.
+/// One HTTP request to GitHub.
 pub(crate) struct Call {
     pub(crate) method: Method,
-    /// Under the base, beginning with a slash.
+    /// Relative to the base, beginning with a slash.
     pub(crate) path: String,
     pub(crate) body: Option<Value>,
-    /// The tag of what is known already.
+    /// The tag of the version that the caller has already.
     pub(crate) seen: Option<String>,
     pub(crate) priority: Priority,
 }
@@ -76,12 +76,12 @@ impl Call {
         Self::new(Method::DELETE, path, None)
     }
 
-    /// Somebody waits for it.
+    /// For calls that a job waits for.
     pub(crate) fn urgent(self) -> Self {
         Self { priority: Priority::Urgent, ..self }
     }
 
-    /// Nobody waits for it.
+    /// For calls that no caller is blocked on.
     pub(crate) fn housekeeping(self) -> Self {
         Self { priority: Priority::Housekeeping, ..self }
     }
@@ -91,7 +91,7 @@ impl Call {
     }
 }
 
-/// GitHub's answer, whatever it is.
+/// GitHub's answer, of any status.
 #[derive(Clone, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -100,19 +100,19 @@ pub(crate) struct Answer {
     pub(crate) limit: Option<u64>,
     pub(crate) remaining: Option<u64>,
     pub(crate) reset: Option<i64>,
-    /// What to show to be told only what is new.
+    /// The version's tag, for [`Call::seen`].
     pub(crate) tag: Option<String>,
     /// The path of the next page.
     pub(crate) next: Option<String>,
 }
 
 impl Answer {
-    /// The answer, if it is not a refusal.
+    /// The answer if its status is 2xx; otherwise the refusal's fault.
     pub(crate) fn accepted(self, absent: NotFoundMeans) -> Result<Self, Fault> {
         if (200..300).contains(&self.status) { Ok(self) } else { Err(classify(&self, absent)) }
     }
 
-    /// What the body says. The body itself may hold a secret and goes into no error.
+    /// Parses the body. Errors never quote the body: it may contain a secret.
     pub(crate) fn read<T: DeserializeOwned>(&self, what: &str) -> Result<T, Fault> {
         serde_json::from_slice(&self.body).map_err(|error| {
             let place = format!("line {} column {}", error.line(), error.column());
@@ -121,7 +121,7 @@ impl Answer {
     }
 }
 
-/// Bodies hold tokens.
+/// Omits the body: it may contain a token.
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { status, retry_after, limit, remaining, reset, tag, next, body } = self;
@@ -155,29 +155,29 @@ impl<C: Clock> Wire<C> {
         &self.clock
     }
 
-    /// Makes one call when its turn has come. A fault here means that there was no answer.
+    /// Sends one call when the budget allows it. A fault here means that no answer arrived.
     pub(crate) async fn send(
         &self,
         call: &Call,
         bearer: &Secret,
         meter: &Meter,
     ) -> Result<Answer, Fault> {
-        self.carry(call, Some(bearer), meter).await
+        self.send_as(call, Some(bearer), meter).await
     }
 
-    /// A call without a credential, of which GitHub allows few.
-    pub(crate) async fn send_unnamed(&self, call: &Call) -> Result<Answer, Fault> {
-        self.carry(call, None, &Meter::new()).await
+    /// Sends a call without a credential; GitHub allows few of them.
+    pub(crate) async fn send_anonymously(&self, call: &Call) -> Result<Answer, Fault> {
+        self.send_as(call, None, &Meter::new()).await
     }
 
-    async fn carry(
+    async fn send_as(
         &self,
         call: &Call,
         bearer: Option<&Secret>,
         meter: &Meter,
     ) -> Result<Answer, Fault> {
         let request = self.request(call, bearer)?;
-        let _under_way = meter.turn(&*self.clock, call).await?;
+        let _under_way = meter.wait_for_turn(&*self.clock, call).await?;
         let answer = within(&*self.clock, CALL_TIMEOUT, self.exchange(request)).await;
         let answer = match answer {
             Some(Ok(answer)) => answer,
@@ -191,11 +191,11 @@ impl<C: Clock> Wire<C> {
                 let waited_s = CALL_TIMEOUT.as_secs();
                 tracing::warn!(path = %call.path, waited_s, "github did not answer in time");
                 let authority = self.base.authority();
-                let what = format!("GitHub at {authority} did not answer in {waited_s} s");
-                return Err(Fault::Unavailable(what));
+                let text = format!("GitHub at {authority} did not answer in {waited_s} s");
+                return Err(Fault::Unavailable(text));
             }
         };
-        meter.note(&*self.clock, call, &answer);
+        meter.record(&*self.clock, call, &answer);
         Ok(answer)
     }
 
@@ -239,9 +239,9 @@ impl<C: Clock> Wire<C> {
         Ok(Answer {
             status: parts.status.as_u16(),
             body,
-            // A time of day instead of seconds is as good as no number: some wait is asked for.
+            // The header may hold a date instead of seconds; the default pause serves then.
             retry_after: header(headers, "retry-after")
-                .map(|text| text.parse().unwrap_or(crate::limits::QUIET_UNSAID.as_secs())),
+                .map(|text| text.parse().unwrap_or(crate::limits::PAUSE_DEFAULT.as_secs())),
             limit: header(headers, "x-ratelimit-limit").and_then(|text| text.parse().ok()),
             tag: header(headers, ETAG.as_str()).map(str::to_owned),
             remaining: header(headers, "x-ratelimit-remaining").and_then(|text| text.parse().ok()),
@@ -264,7 +264,7 @@ pub(crate) async fn within<C: Clock, T>(
     }
 }
 
-/// Text as one segment of a path or one value of a query.
+/// Percent-encodes a text as one segment of a path or one value of a query.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -311,7 +311,7 @@ fn next_link(header: &str) -> Option<&str> {
     })
 }
 
-/// An error with its causes.
+/// An error's text with those of its causes.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn text_cannot_leave_its_place_in_a_path() {
+    fn escaped_text_stays_one_segment_of_a_path() {
         assert_eq!(escaped("bp-i-1.2_3~"), "bp-i-1.2_3~");
         assert_eq!(escaped("a/../b?c&d=e f"), "a%2F..%2Fb%3Fc%26d%3De%20f");
     }
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_of_your_own_are_read_or_refused() {
+    fn additional_certificates_are_read_or_refused() {
         assert!(tls(None).is_ok());
         for pem in
             ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]

@@ -39,7 +39,7 @@ fn blueprints() -> Blueprints {
 }
 
 /// Adds the machines of one pool, hot and idle.
-async fn furnish(stack: &Stack<SimPorts>, blueprint: &Blueprint) {
+async fn add_machines(stack: &Stack<SimPorts>, blueprint: &Blueprint) {
     let intent = Intent {
         id: launch_id(&blueprint.name, 1),
         owner: Owner::Pool(blueprint.name.clone()),
@@ -95,7 +95,7 @@ async fn machines() -> (Arc<World>, Stack<SimPorts>, Leases, Blueprints) {
     let (_, stack) = world.process("keeper");
     let blueprints = blueprints();
     for blueprint in blueprints.pools.values() {
-        furnish(&stack, blueprint).await;
+        add_machines(&stack, blueprint).await;
     }
     let leases = Leases::new(&stack);
     // The first cycles write tags and journals.

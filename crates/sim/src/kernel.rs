@@ -142,7 +142,7 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     checker.jobs_trust(service.as_ref().and_then(ServicePlan::trust));
     let timeline = service.as_ref().map(|plan| plan.timeline.clone()).unwrap_or_default();
     for ceiling in timeline.ceilings() {
-        checker.holds(ceiling);
+        checker.add_ceiling(ceiling);
     }
     let lived = tokio::select! {
         biased;

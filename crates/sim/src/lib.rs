@@ -7,6 +7,7 @@
 //! Not here: code that runs in production. No other crate depends on this crate, except tests and
 //! the command that runs seeds.
 
+pub mod calm_world;
 pub mod checker;
 pub mod clock;
 pub mod contract;
@@ -21,6 +22,5 @@ pub mod pool_world;
 mod sample;
 pub mod scenario;
 pub mod service;
-pub mod stage;
 pub mod wire;
 pub mod world;

@@ -23,7 +23,7 @@ use bullpen_engine::refresh::{DesiredStack, refresh};
 use bullpen_engine::release::request::release_request;
 use futures_util::future::{Either, join_all};
 
-use crate::checker::{Checker, Told};
+use crate::checker::{Checker, ProvisionOutcome};
 use crate::clock::pass;
 use crate::dice::Dice;
 use crate::kernel::Stats;
@@ -60,8 +60,8 @@ pub(crate) async fn live(
     let work = async {
         let ((), (), (), (), runs) = tokio::join!(
             heal_later(world),
-            strike(world, calamities),
-            build_otherwise_later(world),
+            run_calamities(world, calamities),
+            change_image_later(world),
             service::follow_all(world, jobs),
             runs
         );
@@ -71,7 +71,7 @@ pub(crate) async fn live(
         }
         if let Some(plan) = service.filter(|plan| plan.timeline.is_kept()) {
             converge(world, checker, plan).await;
-            plan.timeline.is_over();
+            plan.timeline.remove_pools();
         }
         become_quiet(world, checker, |world| unsettled(world).or_else(|| unquiet(world))).await;
         pass(LASTS.saturating_sub(world.outside.clock().elapsed())).await;
@@ -93,9 +93,9 @@ async fn serve(world: &Arc<World>, service: Option<&ServicePlan>) -> std::conver
 }
 
 /// Lets each calamity occur at its time; the world's healing ends all of them.
-async fn strike(world: &World, calamities: Vec<(Duration, Calamity)>) {
+async fn run_calamities(world: &World, calamities: Vec<(Duration, Calamity)>) {
     let dice = Dice::new(world.seed, "calamities");
-    let strikes = calamities.into_iter().map(|(at, calamity)| {
+    let occurring = calamities.into_iter().map(|(at, calamity)| {
         let dice = &dice;
         async move {
             pass(at).await;
@@ -146,7 +146,7 @@ async fn strike(world: &World, calamities: Vec<(Duration, Calamity)>) {
             }
         }
     });
-    join_all(strikes).await;
+    join_all(occurring).await;
 }
 
 fn living(world: &World, which: impl Fn(&Machine) -> bool) -> Vec<InstanceId> {
@@ -161,7 +161,7 @@ async fn heal_later(world: &World) {
 }
 
 /// Changes the image once, in some worlds.
-async fn build_otherwise_later(world: &World) {
+async fn change_image_later(world: &World) {
     if let Some(after) = load::new_image(&Dice::new(world.seed, "image"), FAULTY) {
         pass(after).await;
         world.build_from(SpecHash::new("1:bb"));
@@ -312,7 +312,7 @@ async fn provision_once(
     let provisioned = world
         .run(&name, fuse, async |stack| Box::pin(provision(stack, call(request), cancelled)).await)
         .await;
-    checker.provision_ends(world, &name, &told(provisioned.as_ref()));
+    checker.provision_ends(world, &name, &outcome(provisioned.as_ref()));
     match provisioned {
         Some(Ok(provisioned)) => {
             count(stats, &provisioned);
@@ -327,11 +327,11 @@ async fn provision_once(
 }
 
 /// The result that the caller of a provision has.
-fn told(provisioned: Option<&Result<Provisioned, ProvisionError>>) -> Told {
+fn outcome(provisioned: Option<&Result<Provisioned, ProvisionError>>) -> ProvisionOutcome {
     match provisioned {
         Some(Ok(provisioned)) => {
             let runners = provisioned.runners.iter();
-            Told::Fulfilled(runners.map(|runner| runner.record.id.clone()).collect())
+            ProvisionOutcome::Fulfilled(runners.map(|runner| runner.record.id.clone()).collect())
         }
         // Without a credential a provision begins nothing, and leaves earlier machines alone.
         Some(Err(
@@ -339,8 +339,8 @@ fn told(provisioned: Option<&Result<Provisioned, ProvisionError>>) -> Told {
             | ProvisionError::CannotBegin(_)
             | ProvisionError::NoCredential(_),
         ))
-        | None => Told::Nothing,
-        Some(Err(_)) => Told::Failed,
+        | None => ProvisionOutcome::Nothing,
+        Some(Err(_)) => ProvisionOutcome::Failed,
     }
 }
 
@@ -392,8 +392,8 @@ fn count(stats: &mut Stats, provisioned: &Provisioned) {
     }
 }
 
-/// Runs `refresh` again and again, in one replica or in two that do not know each other; its
-/// processes die as all others do.
+/// Runs `refresh` repeatedly, in one replica or in two that do not know each other; its processes
+/// die like all others.
 pub async fn keep_up(world: &Arc<World>) -> std::convert::Infallible {
     keep_up_beside(world, "upkeep").await
 }
@@ -412,7 +412,7 @@ pub async fn keep_up_beside(world: &Arc<World>, name: &str) -> std::convert::Inf
     }
 }
 
-async fn keep_up_as(world: &Arc<World>, who: &str, replica: u64) -> std::convert::Infallible {
+async fn keep_up_as(world: &Arc<World>, stem: &str, replica: u64) -> std::convert::Infallible {
     let dice = Dice::new(world.seed, &format!("upkeep {replica}"));
     let mut memory = advertise::AdvertMemory::default();
     let mut round = 0_u64;
@@ -422,7 +422,7 @@ async fn keep_up_as(world: &Arc<World>, who: &str, replica: u64) -> std::convert
         round += 1;
         let dies = dice.chance(world.climate().crash / 4);
         let awaits = dice.below(200);
-        let name = format!("{who} {replica}.{round}");
+        let name = format!("{stem} {replica}.{round}");
         let body = async |stack: &Stack<SimPorts>| upkeep(stack, &mut memory).await;
         if world.run(&name, dies.then_some(awaits), body).await.is_none() {
             // A process that dies loses its memory.

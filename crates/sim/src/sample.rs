@@ -1,6 +1,6 @@
 //! A sample record for tests in which only its state matters.
 //!
-//! Not here: machines in a world ([`crate::stage`]).
+//! Not here: machines in a world ([`crate::calm_world`]).
 
 use bullpen_core::class::{Architecture, Usage};
 use bullpen_core::ids::{

@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_planned_for_a_call_happens_to_no_other() {
+    async fn a_planned_trouble_hits_only_its_call() {
         let wire = Wire::calm();
         let trouble = Trouble::Refuse(Fault::Throttled);
         wire.plan(Planned { port: "fleet".into(), call: 2, trouble });

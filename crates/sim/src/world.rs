@@ -3,8 +3,7 @@
 //! A *process* is one run of the production engine with its own wire and its own clock skew. It can
 //! die at any await ([`World::run`]), and calls that it already sent may still land.
 //!
-//! Not here: what processes do ([`crate::kernel`]), or whether the world is right
-//! ([`crate::checker`]).
+//! Not here: the life of a world ([`crate::life`]), or judging it ([`crate::checker`]).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -233,12 +232,12 @@ impl World {
             counts: Mutex::default(),
             wires: Mutex::default(),
         });
-        world.raise_machines();
+        world.start_agents();
         world
     }
 
     /// Starts an agent on every machine that boots.
-    fn raise_machines(self: &Arc<Self>) {
+    fn start_agents(self: &Arc<Self>) {
         let world = Arc::downgrade(self);
         self.outside.fleet.on_boot(move |facts, life| {
             let Some(world) = world.upgrade() else { return };

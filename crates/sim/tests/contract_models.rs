@@ -1,7 +1,10 @@
-//! The models pass the contract suites, strong and weak. Until they do, a simulation proves nothing.
+//! The models pass the contract suites, strong and weak; otherwise a simulation would prove
+//! nothing.
 //!
-//! A strong world is calm. A weak one has every liberty its port allows, but loses no answers and
-//! refuses no calls by chance: the suites pull those levers themselves.
+//! A strong model is calm. A weak model uses every liberty of its port's contract, but loses no
+//! answers and refuses no calls by chance: the suites pull those levers themselves.
+//!
+//! Not here: the suites (`bullpen_sim::contract`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +28,7 @@ use bullpen_sim::contract::forge::ForgeHarness;
 use bullpen_sim::contract::mailbox::MailboxHarness;
 use bullpen_sim::dice::Dice;
 use bullpen_sim::model::fleet::Delays;
-use bullpen_sim::model::forge::{ListenerPort, ListenerWord};
+use bullpen_sim::model::forge::{ListenerMessage, ListenerPort};
 use bullpen_sim::model::mailbox::Forgery;
 use bullpen_sim::model::{
     DemandModel, FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel,
@@ -34,14 +37,14 @@ use bullpen_sim::wire::{Weather, Wire};
 
 const LAG_MAX: Duration = Duration::from_secs(2);
 
-/// What every harness here has: a wire, a clock and a number for the next process.
-struct Ground {
+/// The parts of every harness here: a wire, a clock and a number for the next process.
+struct HarnessBase {
     wire: Wire,
     clock: SimClock,
     processes: AtomicU64,
 }
 
-impl Ground {
+impl HarnessBase {
     fn new(weak: bool) -> Self {
         let weather = if weak {
             Weather {
@@ -70,7 +73,7 @@ impl Ground {
 macro_rules! world {
     ($harness:ident, $model:ty, $weak:literal, $make:expr, $another:expr) => {
         struct $harness {
-            ground: Ground,
+            base: HarnessBase,
             port: $model,
         }
 
@@ -83,9 +86,9 @@ macro_rules! world {
             }
 
             async fn fresh() -> Self {
-                let ground = Ground::new($weak);
-                let port = $make(ground.wire.clone(), ground.clock.clone());
-                Self { ground, port }
+                let base = HarnessBase::new($weak);
+                let port = $make(base.wire.clone(), base.clock.clone());
+                Self { base, port }
             }
 
             fn port(&self) -> &$model {
@@ -93,12 +96,12 @@ macro_rules! world {
             }
 
             fn another_process(&self) -> $model {
-                let (wire, clock) = self.ground.another();
+                let (wire, clock) = self.base.another();
                 $another(&self.port, wire, clock)
             }
 
             fn now(&self) -> Timestamp {
-                self.ground.clock.true_now()
+                self.base.clock.true_now()
             }
 
             async fn pass(&self, wait: Duration) {
@@ -110,7 +113,7 @@ macro_rules! world {
             }
 
             fn lose_next_answer(&self) -> bool {
-                self.ground.wire.lose_next_answer();
+                self.base.wire.lose_next_answer();
                 true
             }
         }
@@ -183,7 +186,7 @@ world!(
 
 fn fleet(wire: Wire, clock: SimClock) -> FleetModel {
     let fleet = FleetModel::new(wire, clock);
-    // Without agents: a machine that has booted just runs.
+    // No agents: a machine that has booted only runs.
     fleet.on_boot(|_, _| {});
     fleet
 }
@@ -226,32 +229,32 @@ macro_rules! catalogue {
 
 catalogue!(StrongFleet, WeakFleet);
 
-/// How long a job of the model's lasts here.
+/// The runtime of a job here.
 const JOB: Duration = Duration::from_secs(600);
 
-/// A listener that does nothing about what it hears.
+/// A listener that ignores GitHub's messages.
 #[derive(Debug)]
-struct Deaf;
+struct IgnoringListener;
 
-impl ListenerPort for Deaf {
-    fn hear(&self, _: ListenerWord) {}
+impl ListenerPort for IgnoringListener {
+    fn receive(&self, _: ListenerMessage) {}
 }
 
 impl ForgeHarness for CalmForge {
     async fn listen(&self, runner: &RunnerSpec, credential: &Credential) -> bool {
         let machine = InstanceId::new(runner.name.as_str());
-        let ear: Arc<dyn ListenerPort> = Arc::new(Deaf);
+        let listener: Arc<dyn ListenerPort> = Arc::new(IgnoringListener);
         let is_known = match credential {
             Credential::Jit(_) => true,
             Credential::RegistrationToken(_) => {
                 self.port.register(&runner.name, &runner.labels[0], &machine).is_ok()
             }
         };
-        is_known && self.port.listen(&runner.name, &machine, &ear) == Ok(true)
+        is_known && self.port.listen(&runner.name, &machine, &listener) == Ok(true)
     }
 
     async fn give_job(&self, runner: &RunnerName) {
-        // The suite gives each runner a label of its own, by which the forge finds it.
+        // The suite gives each runner its own label, by which the forge finds it.
         self.port.submit(&format!("warm-{runner}"), JOB);
     }
 
@@ -264,7 +267,7 @@ impl ForgeHarness for CalmForge {
     }
 }
 
-/// The plainest ids there are, to hold the suite itself to something.
+/// The simplest ids that satisfy the contract: a check of the suite itself.
 struct Counted {
     process: u64,
     next: Arc<AtomicU64>,

@@ -1,34 +1,34 @@
-//! A process dies at every await it makes, one after the other, and nothing is left behind.
+//! A process dies at each of its awaits in turn, and upkeep leaves nothing behind.
 //!
-//! Not here: other faults beside the crash, which the seeds bring.
+//! Not here: other faults together with a crash (the seeds).
 
 use bullpen_core::class::Usage;
 use bullpen_core::instance::Owner;
 use bullpen_core::ports::Ports;
 use bullpen_engine::progress::unobserved;
 use bullpen_engine::release::request::release_request;
+use bullpen_sim::calm_world;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::life::provision_silently;
-use bullpen_sim::stage;
 use std::time::Duration;
 
-/// What dies.
+/// The process that dies.
 #[derive(Clone, Copy, PartialEq)]
 enum Dies {
     Provision,
     Release,
 }
 
-/// Provisions two runners, one of them reused and one created, then releases them, with one of the
-/// two processes dying at its await number `fuse`. Returns whether it died.
+/// Provisions two runners, one reused and one created, and then releases them. One of the two
+/// processes dies at its await number `fuse`; returns whether it died.
 fn one_life(dies: Dies, fuse: u64, release_follows: bool) -> Result<bool, String> {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
+        let world = calm_world::new(1, 10).await;
         let checker = Checker::watch(&world, false);
-        stage::idle(&world, Usage::OnDemand, 1).await;
+        calm_world::add_idle(&world, Usage::OnDemand, 1).await;
         let now = world.outside.clock().true_now();
-        let request = stage::request("run1.1.build", 2, now);
+        let request = calm_world::request("run1.1.build", 2, now);
         let owner = Owner::Request(request.id.clone());
         checker.attempt_begins(owner.clone(), request.clone(), now);
         let own = |process| (dies == process).then_some(fuse);
@@ -47,7 +47,7 @@ fn one_life(dies: Dies, fuse: u64, release_follows: bool) -> Result<bool, String
                 .await;
             has_died |= released.is_none();
         }
-        stage::end(&world, &checker).await?;
+        calm_world::end(&world, &checker).await?;
         Ok(has_died)
     })
 }

@@ -1,5 +1,7 @@
-//! Five hundred jobs at once against five hundred idle machines of their class: how long until all have
-//! one, and what it costs. Simulated time and counted calls, never durations of this machine.
+//! Five hundred jobs come at once, with five hundred idle machines of their class: the time until
+//! all have one, and the calls. Simulated time and counted calls, never durations of this machine.
+//!
+//! Not here: jobs under faults (`tests/jobs/storm.rs`).
 
 #![expect(clippy::print_stdout, reason = "the counts are reported in docs/simulation.md")]
 
@@ -16,21 +18,22 @@ use bullpen_core::job::{
 use bullpen_core::ports::Ports;
 use bullpen_core::scope::ServiceScope;
 use bullpen_engine::jobs::{self, Duties, ingest};
+use bullpen_sim::calm_world::{self, IdleMachines};
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::desired;
 use bullpen_sim::service::plan::{self, ServicePlan, WebhookOdds};
 use bullpen_sim::service::pools::Timeline;
 use bullpen_sim::service::{WebhookSender, make_queues, on_wire};
-use bullpen_sim::stage::{self, IdleMachines};
 use bullpen_sim::wire::Calls;
 use bullpen_sim::world::World;
 use futures_util::future::join_all;
 
 const JOBS: u32 = 500;
-/// What GitHub allows in a minute, and what a minted runner costs of it.
+/// The points that GitHub allows in a minute.
 const POINTS_A_MINUTE: u32 = 900;
+/// The points that a minted runner costs.
 const POINTS_MINTED: u32 = 5;
-/// How long spent points count with whoever keeps to them.
+/// How long a process that keeps to the limit counts spent points.
 const POINTS_WINDOW: Duration = Duration::from_secs(75);
 
 struct Cost {
@@ -48,7 +51,7 @@ fn plan() -> ServicePlan {
         large.trust = Some(TrustGroup::new("acme"));
     }
     let repositories = ["acme/one", "acme/two", "acme/three"].map(Repository::new).into();
-    let (shares, post) = (Shares::default(), WebhookOdds::default());
+    let (shares, webhooks) = (Shares::default(), WebhookOdds::default());
     let timeline = Timeline::default();
     let public = BTreeSet::new();
     let scope = ServiceScope::EVERYTHING;
@@ -60,7 +63,7 @@ fn plan() -> ServicePlan {
         repositories,
         public,
         replicas: 1,
-        post,
+        webhooks,
         jobs: Vec::new(),
     }
 }
@@ -77,7 +80,7 @@ fn queue(world: &World, plan: &ServicePlan) -> Vec<JobFact> {
             labels: vec![format!("runs-on={number}/runner=large")],
             commit: "0a1b".to_owned(),
             created_at: None,
-            // As the `workflow_run` webhooks of their runs said it: otherwise each run costs a question.
+            // As in the runs' `workflow_run` webhooks: otherwise each run costs a call to GitHub.
             provenance: Provenance {
                 origin: Some(Origin::Own),
                 visibility: Some(Visibility::Private),
@@ -96,14 +99,14 @@ fn rows(world: &World) -> Vec<Job> {
 /// One process takes five hundred webhooks and serves them.
 fn burst(limited: bool) -> Cost {
     on_virtual_time(async {
-        let world = stage::calm(7, JOBS + 100).await;
+        let world = calm_world::new(7, JOBS + 100).await;
         let plan = plan();
         make_queues(&world).await;
-        let furniture = IdleMachines {
+        let idle = IdleMachines {
             lasts: Duration::from_secs(3_600),
             ..IdleMachines::plain("idle", Usage::OnDemand, JOBS)
         };
-        stage::furnish(&world, &furniture).await.expect("the stage is calm");
+        calm_world::add_machines(&world, &idle).await.expect("the world is calm");
         if limited {
             world.outside.forge().limit_points(Some(POINTS_A_MINUTE));
             world.outside.forge().budget(POINTS_A_MINUTE, POINTS_WINDOW);
@@ -121,18 +124,18 @@ fn burst(limited: bool) -> Cost {
         };
         let duties = Duties { jobs: true, upkeep: false, pools: false, repositories: Vec::new() };
         let took = on_wire(&world, &plan, &wire, &stack, async |service| {
-            let heard = async {
-                for taken in join_all(facts.iter().map(|fact| ingest(service, fact))).await {
-                    taken.expect("the stage is calm");
+            let webhooks = async {
+                for ingested in join_all(facts.iter().map(|fact| ingest(service, fact))).await {
+                    ingested.expect("the world is calm");
                 }
                 std::future::pending::<()>().await;
             };
-            let courier = WebhookSender::default();
+            let sender = WebhookSender::default();
             tokio::select! {
                 biased;
                 took = all_have_one => took,
-                () = heard => Duration::MAX,
-                never = courier.bring(&world, &plan) => match never {},
+                () = webhooks => Duration::MAX,
+                never = sender.run(&world, &plan) => match never {},
                 () = jobs::run(service, &duties, desired, pass(Duration::from_secs(3_600))) => {
                     Duration::MAX
                 }
@@ -154,7 +157,7 @@ fn burst(limited: bool) -> Cost {
     })
 }
 
-/// Prints what it cost, and holds what must be true with limits and without.
+/// Prints the cost, and checks what must hold with and without GitHub's limits.
 fn costs(what: &str, cost: &Cost) {
     let Cost { took, calls, refused, reused, launched } = cost;
     println!("{what}: all have a machine after {took:?}; {refused} calls refused");
@@ -163,15 +166,15 @@ fn costs(what: &str, cost: &Cost) {
     for (port, count) in calls {
         println!("| {port} | {count} | {}.{:02} |", count / 500, count % 500 / 5);
     }
-    assert_eq!((*reused, *launched), (500, 0), "all were idle");
-    assert_eq!(*refused, 0, "GitHub had to refuse");
-    assert_eq!(calls.get("fleet"), None, "what is idle needs no call to the cloud");
+    assert_eq!((*reused, *launched), (500, 0), "every job must reuse an idle machine");
+    assert_eq!(*refused, 0, "GitHub refused calls");
+    assert_eq!(calls.get("fleet"), None, "an idle machine needs no call to the cloud");
 }
 
 /// The most calls that a port may get for five hundred jobs.
 fn at_most(cost: &Cost, port: &str, most: u64) {
-    let made = cost.calls.get(port).copied().unwrap_or(0);
-    assert!(made <= most, "{port}: {made} calls, more than {most}");
+    let calls = cost.calls.get(port).copied().unwrap_or(0);
+    assert!(calls <= most, "{port}: {calls} calls, more than {most}");
 }
 
 #[test]
@@ -179,7 +182,7 @@ fn five_hundred_jobs_have_a_machine_within_ten_seconds() {
     let cost = burst(false);
     costs("without GitHub's limits", &cost);
     assert!(cost.took <= Duration::from_secs(10), "it took {:?}", cost.took);
-    // One credential each, and nothing else of GitHub.
+    // One credential for each job, and no other call of the port.
     at_most(&cost, "forge", 500);
     at_most(&cost, "job-forge", 2);
     at_most(&cost, "ledger", 14 * 500);
@@ -194,7 +197,7 @@ fn five_hundred_jobs_stay_within_githubs_limits() {
     costs("with GitHub's limits", &cost);
     let windows = (JOBS * POINTS_MINTED).div_ceil(POINTS_A_MINUTE) - 1;
     let allowed = POINTS_WINDOW * windows;
-    // What is refused a turn tries again a quarter of a minute later.
+    // A worker without a turn tries again a quarter of a minute later.
     let late = Duration::from_secs(60);
     assert!(cost.took >= allowed, "it took {:?}, less than {allowed:?}", cost.took);
     assert!(cost.took <= allowed + late, "it took {:?}, more than {allowed:?}", cost.took);

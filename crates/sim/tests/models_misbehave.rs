@@ -1,5 +1,7 @@
-//! The models do play their weak arms: what the contract allows happens here, so that the engine meets
-//! it in every simulation.
+//! The weak models do misbehave as far as the contract allows, so that the engine meets it in every
+//! simulation.
+//!
+//! Not here: the contract itself (`contract_models`).
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -122,15 +124,15 @@ async fn a_sweep_in_bad_weather_shows_the_past_and_a_read_never_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_weak_directory_lists_what_left_lately_and_forgets_it() {
+async fn a_weak_directory_lists_a_machine_that_left_it_for_a_while() {
     let (wire, clock) = calm();
     let ledger = LedgerModel::weak(wire, clock.clone());
     let idle = idle(&ledger, &clock).await;
     won(ledger.claim(&claim(&idle, &clock)).await);
     let listed = ledger.idle_in(&idle.facts.class).await.unwrap();
-    assert_eq!(listed, [idle.advert().unwrap()], "the advert it left with");
+    assert_eq!(listed, [idle.advert().unwrap()], "its last advert");
     let of_pool = ledger.owned_by(&Owner::Pool(PoolName::new("linux"))).await.unwrap();
-    assert_eq!(of_pool.len(), 1, "it was the pool's before it was warm");
+    assert_eq!(of_pool.len(), 1, "the pool owned it before it was warm");
     pass(Duration::from_secs(61)).await;
     assert_eq!(ledger.idle_in(&idle.facts.class).await.unwrap(), []);
     ledger.set_weak(false);
@@ -138,7 +140,7 @@ async fn a_weak_directory_lists_what_left_lately_and_forgets_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_observer_sees_every_write_that_landed_also_those_without_an_answer() {
+async fn an_observer_sees_every_write_that_landed_even_without_an_answer() {
     let (wire, clock) = calm();
     let ledger = LedgerModel::new(wire.clone(), clock.clone());
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -191,13 +193,13 @@ async fn a_lever_makes_one_poll_falsely_empty_and_one_message_come_twice() {
     let first = queues.receive(&name, 1, Duration::ZERO).await.unwrap().remove(0);
     queues.delete(&name, &[first.receipt]).await.unwrap();
     let again = queues.receive(&name, 1, Duration::ZERO).await.unwrap().remove(0);
-    assert_eq!(again.body, "one", "deleted, and delivered all the same");
+    assert_eq!(again.body, "one", "the queue delivers a deleted message again");
     queues.delete(&name, &[again.receipt]).await.unwrap();
     assert_eq!(queues.depth_now(&name).unwrap().total(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn weak_queues_give_messages_out_in_another_order() {
+async fn weak_queues_deliver_messages_in_another_order() {
     let (wire, clock) = calm();
     let queues = QueuesModel::weak(wire, clock);
     let name = queue(&queues).await;

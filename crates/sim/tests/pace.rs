@@ -1,8 +1,8 @@
-//! Calls to the cloud that wait for their turn: a stop is sent in time or not at all, and a service's
-//! processes share what there is, whoever comes and goes.
+//! Turns of calls to the cloud: a process sends a stop in time or not at all, and the replicas of a
+//! service share the rate while replicas come and go.
 //!
-//! Not here: how tokens are counted (`core::rates`), or that nobody asks too often, which every
-//! simulation looks at.
+//! Not here: counting tokens (`core::rates`), or the rule that no process exceeds the rate
+//! (`bullpen_sim::checker`, in every simulation).
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -16,15 +16,15 @@ use bullpen_core::ports::{Clock, Fault, Ledger, MachineState, Ports, StopOrder, 
 use bullpen_core::rates::Rates;
 use bullpen_core::replicas::COLLECTION;
 use bullpen_engine::{Stack, replicas};
+use bullpen_sim::calm_world;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
-use bullpen_sim::stage;
 use bullpen_sim::wire::{Planned, Trouble, Weather, Wire};
 use bullpen_sim::world::{SimPorts, World};
 
-/// What a command may stop at once.
+/// The stop calls that a command may make at once.
 const BURST: usize = 5;
-/// How long after that each further turn is.
+/// The time between two further turns.
 const STEP: Duration = Duration::from_secs(2);
 
 fn orders(records: &[Record], stack: &Stack<SimPorts>) -> Vec<StopOrder> {
@@ -48,8 +48,8 @@ fn state(world: &World, id: &InstanceId) -> MachineState {
 #[test]
 fn a_stop_whose_turn_is_too_late_is_not_sent() {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
-        let machines = stage::idle(&world, Usage::OnDemand, 7).await;
+        let world = calm_world::new(1, 10).await;
+        let machines = calm_world::add_idle(&world, Usage::OnDemand, 7).await;
         let (wire, stack) = world.process("pools");
         let orders = orders(&machines, &stack);
         let (at_once, later) = orders.split_at(BURST);
@@ -63,8 +63,8 @@ fn a_stop_whose_turn_is_too_late_is_not_sent() {
         let past = stack.ports.clock().monotonic().saturating_sub(Duration::from_millis(1));
         assert_eq!(stack.fleet().stop(later, past).await, Err(Fault::Throttled));
         pass(Duration::from_secs(60)).await;
-        assert_eq!(stack.fleet().stop(later, past).await, Err(Fault::Throttled), "had its turn");
-        assert_eq!(wire.counts().calls, calls, "nothing was sent");
+        assert_eq!(stack.fleet().stop(later, past).await, Err(Fault::Throttled), "it has a turn");
+        assert_eq!(wire.counts().calls, calls, "the process sent a call");
         for (number, order) in orders.iter().enumerate() {
             let is_stopped = state(&world, &order.id) == MachineState::Stopped;
             assert_eq!(is_stopped, number < BURST, "{order:?}");
@@ -78,8 +78,8 @@ fn a_stop_whose_turn_is_too_late_is_not_sent() {
 #[test]
 fn a_stop_without_an_answer_is_given_up_in_its_time() {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
-        let machines = stage::idle(&world, Usage::OnDemand, 1).await;
+        let world = calm_world::new(1, 10).await;
+        let machines = calm_world::add_idle(&world, Usage::OnDemand, 1).await;
         let (wire, stack) = world.process("pools");
         wire.set_weather(Weather { latency_max: Duration::from_secs(100_000), ..wire.weather() });
         let began = stack.ports.clock().monotonic();
@@ -94,8 +94,8 @@ fn a_stop_without_an_answer_is_given_up_in_its_time() {
 #[test]
 fn tags_have_turns_of_their_own() {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
-        let machines = stage::idle(&world, Usage::OnDemand, 2).await;
+        let world = calm_world::new(1, 10).await;
+        let machines = calm_world::add_idle(&world, Usage::OnDemand, 2).await;
         let (_, stack) = world.process("pools");
         let ids: Vec<InstanceId> = machines.iter().map(|record| record.id.clone()).collect();
         let began = stack.ports.clock().monotonic();
@@ -104,14 +104,14 @@ fn tags_have_turns_of_their_own() {
             assert_eq!(stack.fleet().tag(&ids, tag).await, Ok(()));
         }
         let waited = stack.ports.clock().monotonic().saturating_sub(began);
-        assert!(waited >= STEP && waited < 2 * STEP, "one more than could be had: {waited:?}");
+        assert!(waited >= STEP && waited < 2 * STEP, "one call more than the burst: {waited:?}");
         let shown = Tags { standby: Some(StandbyStatus::Ready), job_started: false };
-        let described = stack.fleet().describe(&ids).await.expect("the stage is calm");
+        let described = stack.fleet().describe(&ids).await.expect("the world is calm");
         assert!(described.iter().all(|machine| machine.tags == shown), "{described:?}");
     });
 }
 
-/// A process of a service that starts a machine again and again, as often as it may.
+/// A replica of a service that starts a machine as often as its rate allows.
 struct Replica {
     wire: Wire,
     stack: Stack<SimPorts>,
@@ -123,7 +123,7 @@ impl Replica {
         Self { wire, stack }
     }
 
-    /// Until it dies.
+    /// Starts the machine until the replica dies; never returns.
     async fn serve(&self, machine: &InstanceId) -> Infallible {
         let busy = async {
             loop {
@@ -140,10 +140,10 @@ impl Replica {
         }
     }
 
-    /// From now on its ledger does not answer.
+    /// The ledger refuses the replica's next hundred calls.
     fn lose_its_ledger(&self) {
-        let made = self.wire.calls().get("ledger").copied().unwrap_or_default();
-        for call in made + 1..=made + 100 {
+        let calls = self.wire.calls().get("ledger").copied().unwrap_or_default();
+        for call in calls + 1..=calls + 100 {
             let trouble = Trouble::Refuse(Fault::unavailable("no answer"));
             self.wire.plan(Planned { port: "ledger".to_owned(), call, trouble });
         }
@@ -154,7 +154,7 @@ impl Replica {
     }
 }
 
-/// How many calls each of them makes in a minute, while these live.
+/// The number of calls that each replica makes in the next minute.
 async fn in_a_minute(
     replicas: &[&Replica],
     life: &mut (impl Future<Output = Infallible> + Unpin),
@@ -172,25 +172,25 @@ async fn live_for(time: Duration, life: &mut (impl Future<Output = Infallible> +
     }
 }
 
-/// Whether each is as many as a share of so many thousandths of two a second.
+/// Whether each replica made its share, in thousandths, of the 120 calls a minute.
 fn are_shares(calls: &[u64], permille: &[u64]) -> bool {
     let is_share = |(calls, permille): (&u64, &u64)| (permille * 120 / 1_000).abs_diff(*calls) <= 2;
     calls.len() == permille.len() && calls.iter().zip(permille).all(is_share)
 }
 
 #[test]
-fn processes_of_a_service_share_what_a_command_leaves_whoever_comes_and_goes() {
+fn replicas_share_the_rate_that_a_command_leaves_while_they_come_and_go() {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
+        let world = calm_world::new(1, 10).await;
         let checker = Checker::watch(&world, false);
-        let machine = stage::idle(&world, Usage::OnDemand, 1).await.remove(0).id;
+        let machine = calm_world::add_idle(&world, Usage::OnDemand, 1).await.remove(0).id;
         let [one, two, three] = ["one", "two", "three"].map(|name| Replica::new(&world, name));
         let limits = &world.limits;
         let over = limits.pool_lease + Duration::from_secs(30);
         let both = async { tokio::join!(one.serve(&machine), two.serve(&machine)).0 };
         let mut life = Box::pin(both);
         let calls = in_a_minute(&[&one, &two], &mut life).await;
-        assert!(are_shares(&calls, &[100, 100]), "nobody has counted them yet: {calls:?}");
+        assert!(are_shares(&calls, &[100, 100]), "no replica has counted them yet: {calls:?}");
         live_for(over, &mut life).await;
         let calls = in_a_minute(&[&one, &two], &mut life).await;
         assert!(are_shares(&calls, &[450, 450]), "{calls:?}");
@@ -204,7 +204,7 @@ fn processes_of_a_service_share_what_a_command_leaves_whoever_comes_and_goes() {
         assert!(are_shares(&calls, &[300, 300, 300]), "{calls:?}");
         one.wire.kill();
         let calls = in_a_minute(&[&one, &two, &three], &mut life).await;
-        assert!(are_shares(&calls, &[0, 300, 300]), "nobody knows yet: {calls:?}");
+        assert!(are_shares(&calls, &[0, 300, 300]), "its entry has not expired yet: {calls:?}");
         live_for(over.saturating_sub(Duration::from_secs(60)) + limits.pool_lease_renew, &mut life)
             .await;
         let calls = in_a_minute(&[&one, &two, &three], &mut life).await;
@@ -214,22 +214,25 @@ fn processes_of_a_service_share_what_a_command_leaves_whoever_comes_and_goes() {
         let mut life = Box::pin(three.serve(&machine));
         live_for(limits.pool_lease_renew, &mut life).await;
         let calls = in_a_minute(&[&two, &three], &mut life).await;
-        assert!(are_shares(&calls, &[0, 900]), "whoever leaves is not waited for: {calls:?}");
+        assert!(
+            are_shares(&calls, &[0, 900]),
+            "a replica that leaves frees its share at once: {calls:?}"
+        );
         live_for(limits.pool_lease * 10, &mut life).await;
         let entries = world.outside.ledger().documents(COLLECTION).await.expect("calm");
-        assert_eq!(entries.len(), 1, "the dead are forgotten: {entries:?}");
+        assert_eq!(entries.len(), 1, "entries of dead replicas are left: {entries:?}");
         assert_eq!(checker.verdict(), None);
         assert_eq!(world.counts().happened.get("cloud's bucket empty"), None);
     });
 }
 
-/// However much is asked of the cloud: a listing and a write each renewal, and nothing where the cloud
-/// can be asked as often as one likes.
+/// A replica costs one listing and one write at each renewal, and none if the cloud has no rate
+/// limit.
 #[test]
-fn being_counted_costs_two_calls_a_renewal() {
+fn counting_replicas_costs_two_calls_a_renewal() {
     for (rates, rounds) in [(Rates::ec2(), 31), (Rates::unlimited(), 0)] {
         on_virtual_time(async {
-            let world = stage::calm(1, 10).await;
+            let world = calm_world::new(1, 10).await;
             world.outside.fleet().set_rates(rates);
             let replica = Replica::new(&world, "one");
             let mut life = Box::pin(replicas::run(&replica.stack));
@@ -242,13 +245,13 @@ fn being_counted_costs_two_calls_a_renewal() {
     }
 }
 
-/// A process that its ledger does not answer takes no more than one that nobody knows of.
+/// A replica whose ledger does not answer takes only the share of a process that no replica counts.
 #[test]
-fn a_process_without_a_ledger_is_an_outsider() {
+fn a_replica_without_a_ledger_takes_the_share_of_an_uncounted_process() {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
+        let world = calm_world::new(1, 10).await;
         let checker = Checker::watch(&world, false);
-        let machine = stage::idle(&world, Usage::OnDemand, 1).await.remove(0).id;
+        let machine = calm_world::add_idle(&world, Usage::OnDemand, 1).await.remove(0).id;
         let [one, two] = ["one", "two"].map(|name| Replica::new(&world, name));
         let both = async { tokio::join!(one.serve(&machine), two.serve(&machine)).0 };
         let mut life = Box::pin(both);

@@ -1,8 +1,10 @@
-//! Every planted bug is found, by the checker that should find it, within a bounded number of seeds.
+//! Checks that seeds, scenarios and tests find every planted bug, and seeds within a bounded
+//! number.
 //!
-//! Built with `--cfg sabotage` the bugs are there to be found; built without, the same seeds must be
-//! clean, which the gate's seeds show. Bugs are looked for side by side: which one is active is a
-//! matter of the thread.
+//! A build with `--cfg sabotage` contains the bugs; in a build without it the gate's seeds must be
+//! clean. Threads search in parallel: the active bug is a property of the thread.
+//!
+//! Not here: the list of bugs (`table`).
 
 #[cfg(sabotage)]
 #[path = "jobs/main.rs"]
@@ -17,7 +19,7 @@ mod strangers;
 mod table;
 
 #[cfg(sabotage)]
-#[expect(clippy::print_stdout, reason = "how soon each bug is found is worth seeing")]
+#[expect(clippy::print_stdout, reason = "a developer wants to see how soon each bug is found")]
 mod with_bugs {
     use std::fs;
     use std::panic;
@@ -29,15 +31,14 @@ mod with_bugs {
     use bullpen_sim::scenario::{self, Script};
 
     use super::pools::side_by_side::side_by_side;
-    use super::table::jobs::{self, TOLD, Told};
-    use super::table::pools::BROKEN;
-    use super::table::strangers;
+    use super::table::jobs::{self, SCENARIO_BUGS, ScenarioBug};
     use super::table::{BUGS, Bug};
+    use super::table::{pools, strangers};
 
-    /// A checker that needs more seeds than this finds too little.
+    /// A checker that needs more seeds than this is too weak.
     const SEEDS_MAX: u64 = 300;
 
-    /// The first seed that finds it, in a line; or what is wrong.
+    /// Returns a line with the first seed that finds the bug; the error says what is wrong.
     fn find(bug: &Bug) -> Result<String, String> {
         let found = (0..SEEDS_MAX)
             .find_map(|seed| sabotage::with(bug.name, || kernel::run(seed, false)).err());
@@ -50,48 +51,48 @@ mod with_bugs {
         Ok(format!("{}: seed {}, {}", bug.name, failure.seed, failure.violation))
     }
 
-    /// What the scenario says is wrong.
-    fn play(told: &Told) -> Result<String, String> {
+    /// Plays the bug's scenario, which must fail; returns a line with its failure.
+    fn play(bug: &ScenarioBug) -> Result<String, String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
-        let path = folder.join(told.scenario).with_extension("txt");
+        let path = folder.join(bug.scenario).with_extension("txt");
         let text = fs::read_to_string(path).expect("the scenario is checked in");
         let script = Script::parse(&text).expect("it can be read");
-        let played = sabotage::with(told.name, || scenario::run(&script, false));
+        let played = sabotage::with(bug.name, || scenario::run(&script, false));
         match played.broken {
-            Some(broken) => Ok(format!("{}: {}, {broken}", told.name, told.scenario)),
-            None => Err(format!("{}: {} holds all the same", told.name, told.scenario)),
+            Some(broken) => Ok(format!("{}: {}, {broken}", bug.name, bug.scenario)),
+            None => Err(format!("{}: {} still passes", bug.name, bug.scenario)),
         }
     }
 
     #[test]
-    fn every_bug_that_a_scenario_tells_of_is_found_by_it() {
+    fn every_bug_of_a_scenario_is_found_by_it() {
         let mut wrong = Vec::new();
-        for told in TOLD {
-            match play(told) {
+        for bug in SCENARIO_BUGS {
+            match play(bug) {
                 Ok(line) => println!("{line}"),
                 Err(line) => wrong.push(line),
             }
-            assert!(!told.mistake.is_empty());
+            assert!(!bug.mistake.is_empty());
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     #[test]
-    fn every_bug_that_a_test_finds_breaks_it() {
+    fn every_bug_of_a_test_makes_it_fail() {
         let mut wrong = Vec::new();
-        for broken in BROKEN.iter().chain(strangers::BROKEN) {
-            let breaks = sabotage::with(broken.name, || panic::catch_unwind(broken.test).is_err());
-            if breaks {
-                println!("{}: its test fails", broken.name);
+        for bug in pools::BUGS.iter().chain(strangers::BUGS) {
+            let fails = sabotage::with(bug.name, || panic::catch_unwind(bug.test).is_err());
+            if fails {
+                println!("{}: its test fails", bug.name);
             } else {
-                wrong.push(format!("{}: its test holds all the same", broken.name));
+                wrong.push(format!("{}: its test still passes", bug.name));
             }
-            assert!(!broken.mistake.is_empty());
+            assert!(!bug.mistake.is_empty());
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
-    /// All that seeds find.
+    /// All bugs that seeds find.
     fn bugs() -> Vec<&'static Bug> {
         BUGS.iter().chain(jobs::BUGS).collect()
     }

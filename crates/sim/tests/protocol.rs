@@ -1,12 +1,14 @@
-//! The ownership protocol, explored: clean with all its rules, and each rule's counterexample comes
-//! back when it is switched off.
+//! Explores the ownership protocol: it is clean with all rules, and without one of them the
+//! exploration finds that rule's counterexample.
 //!
-//! Rules that are part of production code are off only in a build with `--cfg sabotage`.
+//! Rules in production code can be switched off only in a build with `--cfg sabotage`.
+//!
+//! Not here: the actors, rules and search (`bullpen_sim::explore`).
 
 use bullpen_core::instance::Tier;
 use bullpen_sim::explore::{Config, Counterexample, Property, Rule, explore};
 
-/// A lone worker with one claim, and no more time than a test may take without optimisation.
+/// A lone worker with one claim: small enough for an unoptimised test.
 fn lone(tier: Tier) -> Config {
     Config { claimers: 1, claims: 1, ..Config::small(tier) }
 }
@@ -20,7 +22,7 @@ fn is_clean(config: &Config, states_min: usize) {
 }
 
 #[test]
-fn a_lone_worker_and_everybody_who_takes_its_machine_back_are_clean() {
+fn a_lone_worker_and_the_processes_that_take_its_machine_back_are_clean() {
     for tier in [Tier::Hot, Tier::Stopped] {
         is_clean(&Config { jobs: 0, ticks: 0, ..lone(tier) }, 300);
         is_clean(&Config { depth: Some(15), ..lone(tier) }, 5_000);
@@ -36,14 +38,14 @@ fn two_workers_are_clean_as_far_as_a_test_goes() {
 }
 
 #[test]
-fn two_who_finish_a_release_and_a_restarted_agent_are_clean_as_far_as_a_test_goes() {
+fn two_processes_that_finish_a_release_and_a_restarted_agent_are_clean_as_far_as_a_test_goes() {
     let config = Config { two_finish: true, restarts: 1, depth: Some(11), ..lone(Tier::Hot) };
     is_clean(&config, 5_000);
 }
 
-/// The shortest way to what this rule prevents.
+/// The shortest counterexample without this rule; `None` if this build cannot switch it off.
 fn without(rule: Rule, config: &Config) -> Option<Counterexample> {
-    /// A counterexample that needs more than this is not worth reading.
+    /// A counterexample that needs more states is not worth reading.
     const STATES_MAX: usize = 400_000;
     if !rule.can_be_off() {
         return None;
@@ -51,13 +53,13 @@ fn without(rule: Rule, config: &Config) -> Option<Counterexample> {
     let config = Config { off: Some(rule), states_max: STATES_MAX, ..config.clone() };
     let explored = explore(&config, &mut |_| {});
     let found = explored.found.unwrap_or_else(|| {
-        panic!("{rule} is off and nothing breaks in {} states", explored.states)
+        panic!("{rule} is off, and {} states violate no property", explored.states)
     });
     show(rule, explored.states, &found);
     Some(found)
 }
 
-#[expect(clippy::print_stdout, reason = "the way to each is worth reading")]
+#[expect(clippy::print_stdout, reason = "a developer reads the counterexamples")]
 fn show(rule: Rule, states: usize, found: &Counterexample) {
     println!("without {rule}: {} steps, {states} states\n{found}\n", found.steps.len());
 }
@@ -70,7 +72,7 @@ fn breaks(rule: Rule, config: &Config, property: Property, steps: usize) {
 }
 
 #[test]
-fn c01_a_withdrawal_that_erases_what_was_assigned_leaves_a_listener_on_an_idle_machine() {
+fn c01_a_withdrawal_that_erases_the_assignment_leaves_a_listener_on_an_idle_machine() {
     let config = Config { jobs: 0, ticks: 0, ..lone(Tier::Hot) };
     breaks(Rule::ExposureRemembered, &config, Property::NobodyOnIdle, 12);
 }
@@ -82,13 +84,13 @@ fn c02_exposure_judged_before_the_withdrawal_is_stored_misses_an_assignment_in_f
 }
 
 #[test]
-fn c03_a_stopped_machine_that_goes_back_without_a_withdrawal_listens_when_its_start_lands() {
+fn c03_a_stopped_machine_that_returns_without_a_withdrawal_listens_when_its_start_lands() {
     let config = Config { jobs: 0, ticks: 0, ..lone(Tier::Stopped) };
     breaks(Rule::WithdrawnBeforeIdle, &config, Property::NobodyOnIdle, 13);
 }
 
 #[test]
-fn c04_a_machine_recorded_as_stopped_runs_and_nobody_stops_it() {
+fn c04_a_machine_recorded_as_stopped_runs_and_no_process_stops_it() {
     let config = Config { jobs: 0, ticks: 0, ..lone(Tier::Stopped) };
     breaks(Rule::FoundRunningIsStopped, &config, Property::Repaired, 10);
 }
@@ -105,7 +107,7 @@ fn c06_a_reaper_that_stalled_takes_the_machine_of_an_owner_that_renewed() {
 }
 
 #[test]
-fn c07_a_release_that_stalled_takes_what_the_same_owner_claimed_later() {
+fn c07_a_release_that_stalled_takes_a_later_claim_of_the_same_owner() {
     let config = Config { claims: 2, jobs: 0, ..lone(Tier::Hot) };
     breaks(Rule::OwnerAndGeneration, &config, Property::FencedIsHarmless, 12);
 }

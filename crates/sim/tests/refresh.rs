@@ -1,6 +1,6 @@
-//! What a refresh does, step by step, and that its rehearsal does none of it.
+//! The steps of a refresh, and its dry run, which changes nothing.
 //!
-//! Not here: the same under faults, which the seeds bring.
+//! Not here: a refresh under faults (the seeds).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use bullpen_engine::provision::{Call, provision};
 use bullpen_engine::refresh::dry_run::DryRun;
 use bullpen_engine::refresh::{DesiredStack, StepReport, refresh};
 use bullpen_engine::stored_parameters;
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
-use bullpen_sim::stage;
 use bullpen_sim::world::SimPorts;
 
 fn desired(classes: Vec<RunnerClass>) -> DesiredStack {
@@ -41,45 +41,45 @@ fn step<'r>(reports: &'r [StepReport], name: &str) -> &'r Result<Vec<String>, St
     &reports.iter().find(|report| report.step == name).expect("there is such a step").outcome
 }
 
-/// Nothing of a rehearsal lands, and it says what a refresh would write.
+/// A dry run writes nothing, and lists the writes of a refresh.
 #[test]
-fn a_rehearsal_changes_nothing() {
+fn a_dry_run_changes_nothing() {
     on_virtual_time(async {
-        let world = stage::calm(1, 10).await;
-        let machines = stage::idle(&world, Usage::OnDemand, 2).await;
+        let world = calm_world::new(1, 10).await;
+        let machines = calm_world::add_idle(&world, Usage::OnDemand, 2).await;
         // Past the idle deadline and every grace: a refresh would end them.
         pass(Duration::from_secs(3_600)).await;
         let (_, real) = world.process("refresh");
         let before = world.outside.ledger().snapshot();
-        let stage = Stack::new(
+        let dry = Stack::new(
             DryRun::new(&real.ports),
             "sim",
             real.limits.clone(),
             real.ceilings.clone(),
             real.spec_hash.clone(),
         );
-        let reports = refresh(&stage, &desired(two_classes()), &mut AdvertMemory::default()).await;
+        let reports = refresh(&dry, &desired(two_classes()), &mut AdvertMemory::default()).await;
         assert!(failed(&reports).is_empty(), "{reports:?}");
         assert_eq!(world.outside.ledger().snapshot(), before);
         assert_eq!(world.outside.ledger().documents("stack").await, Ok(vec![]));
-        let notes = stage.ports.notes();
+        let notes = dry.ports.notes();
         for machine in &machines {
             let ends = format!("{}: idle -> terminating", machine.id);
             assert!(notes.contains(&ends), "{notes:?}");
         }
         assert!(notes.iter().any(|note| note == "stack/parameters: stored"), "{notes:?}");
-        // And then it is done.
+        // The refresh itself does write.
         let reports = refresh(&real, &desired(two_classes()), &mut AdvertMemory::default()).await;
         assert!(failed(&reports).is_empty(), "{reports:?}");
         assert_ne!(world.outside.ledger().snapshot(), before);
     });
 }
 
-/// Two at once, and again: nothing is done twice.
+/// Two refreshes run at once, and then a third, which finds nothing to do.
 #[test]
-fn a_second_refresh_finds_everything_as_it_should_be() {
+fn a_second_refresh_finds_nothing_to_do() {
     on_virtual_time(async {
-        let world = stage::calm(2, 10).await;
+        let world = calm_world::new(2, 10).await;
         let (_, one) = world.process("one");
         let (_, other) = world.process("other");
         let wanted = desired(two_classes());
@@ -98,8 +98,8 @@ fn a_second_refresh_finds_everything_as_it_should_be() {
 #[test]
 fn d41_with_github_down_machines_are_still_reaped() {
     on_virtual_time(async {
-        let world = stage::calm(3, 10).await;
-        stage::idle(&world, Usage::OnDemand, 2).await;
+        let world = calm_world::new(3, 10).await;
+        calm_world::add_idle(&world, Usage::OnDemand, 2).await;
         pass(Duration::from_secs(3_600)).await;
         world.outside.forge().set_outage(true);
         let (_, stack) = world.process("refresh");
@@ -110,25 +110,25 @@ fn d41_with_github_down_machines_are_still_reaped() {
     });
 }
 
-/// A run that ended without its release step gives its machines back.
+/// A refresh releases the machines of a run that ended without its release step.
 #[test]
-fn what_an_ended_run_left_is_released() {
+fn an_ended_runs_machines_are_released() {
     on_virtual_time(async {
-        let world = stage::calm(4, 10).await;
+        let world = calm_world::new(4, 10).await;
         let now = world.outside.clock().true_now();
-        let request = stage::request("77.1.build", 2, now);
+        let request = calm_world::request("77.1.build", 2, now);
         let (_, stack) = world.process("p");
         let repository = Repository::new("octo/main");
         let call = Call { repository: Some(&repository), ..Call::silent(&request) };
-        provision(&stack, call, std::future::pending()).await.expect("the stage is calm");
+        provision(&stack, call, std::future::pending()).await.expect("the world is calm");
         let wanted = desired(two_classes());
         let mut memory = AdvertMemory::default();
         let reports = refresh(&stack, &wanted, &mut memory).await;
-        assert_eq!(*step(&reports, "ended runs"), Ok(vec![]), "it goes on");
+        assert_eq!(*step(&reports, "ended runs"), Ok(vec![]), "the run has not ended");
         world.outside.forge().end_run(RunAttempt::new("77.1"));
         let reports = refresh(&stack, &wanted, &mut memory).await;
-        let told = step(&reports, "ended runs").as_ref().expect("GitHub is up");
-        assert_eq!(told.len(), 1, "{told:?}");
+        let lines = step(&reports, "ended runs").as_ref().expect("GitHub is up");
+        assert_eq!(lines.len(), 1, "{lines:?}");
         for _ in 0..20 {
             pass(Duration::from_secs(10)).await;
             refresh(&stack, &wanted, &mut memory).await;
@@ -142,15 +142,15 @@ fn what_an_ended_run_left_is_released() {
 #[test]
 fn d10_the_queue_of_a_removed_class_is_drained_and_removed() {
     on_virtual_time(async {
-        let world = stage::calm(5, 10).await;
-        stage::idle(&world, Usage::OnDemand, 1).await;
+        let world = calm_world::new(5, 10).await;
+        calm_world::add_idle(&world, Usage::OnDemand, 1).await;
         let (_, stack) = world.process("refresh");
         let (all, mut memory) = (two_classes(), AdvertMemory::default());
         refresh(&stack, &desired(all.clone()), &mut memory).await;
         let kept: Vec<RunnerClass> = all[1..].to_vec();
         let reports = refresh(&stack, &desired(kept.clone()), &mut memory).await;
-        let told = step(&reports, "queues").as_ref().expect("calm");
-        assert_eq!(told, &[format!("class {} is drained: 1 machines are left", all[0].name)]);
+        let lines = step(&reports, "queues").as_ref().expect("calm");
+        assert_eq!(lines, &[format!("class {} is drained: 1 machines are left", all[0].name)]);
         pass(Duration::from_secs(3_600)).await;
         refresh(&stack, &desired(kept.clone()), &mut memory).await;
         refresh(&stack, &desired(kept), &mut memory).await;
@@ -159,11 +159,11 @@ fn d10_the_queue_of_a_removed_class_is_drained_and_removed() {
     });
 }
 
-/// D42: kept tokens are replaced long before they end, and not at every refresh.
+/// D42: a refresh replaces kept tokens long before they expire, but not every time.
 #[test]
 fn d42_tokens_are_kept_and_renewed_in_time() {
     on_virtual_time(async {
-        let world = stage::calm(6, 10).await;
+        let world = calm_world::new(6, 10).await;
         let (_, stack) = world.process("refresh");
         let (wanted, mut memory) = (desired(two_classes()), AdvertMemory::default());
         let mut minted = BTreeSet::new();
@@ -179,12 +179,13 @@ fn d42_tokens_are_kept_and_renewed_in_time() {
     });
 }
 
-/// Tokens are in a collection of their own, which a policy can leave out, and nothing of them stays where
-/// every command reads the stack's parameters; not even if the refresh that moved them died in between.
+/// Tokens have a collection of their own, which a policy can leave out. No token stays in the
+/// collection of the stack's parameters, which every command reads, even if a refresh died while it
+/// moved them.
 #[test]
 fn tokens_are_not_where_every_command_reads() {
     on_virtual_time(async {
-        let world = stage::calm(6, 10).await;
+        let world = calm_world::new(6, 10).await;
         let (_, stack) = world.process("refresh");
         let (wanted, mut memory) = (desired(two_classes()), AdvertMemory::default());
         let ledger = world.outside.ledger();
@@ -197,7 +198,7 @@ fn tokens_are_not_where_every_command_reads() {
         };
         refresh(&stack, &wanted, &mut memory).await;
         assert_eq!(left().await, 0);
-        // As an older version keeps them.
+        // An older version keeps them there.
         let until = stack.now().after(Duration::from_secs(60));
         let kept =
             stored_parameters::load::<SimPorts, KeptTokens>(&stack, until).await.expect("calm");
@@ -212,16 +213,16 @@ fn tokens_are_not_where_every_command_reads() {
         assert!(matches!(written, Written::Won(_)));
         assert_eq!(left().await, 1);
         refresh(&stack, &wanted, &mut memory).await;
-        assert_eq!(left().await, 0, "the kept ones are young, and yet it is looked for them");
+        assert_eq!(left().await, 0, "a refresh must move old tokens although it has young ones");
     });
 }
 
-/// D51: a runner whose machine is gone is removed, after two sweeps a grace apart.
+/// D51: a refresh removes a runner whose machine is gone, after two sweeps a grace apart.
 #[test]
 fn a_runner_without_a_machine_is_removed() {
     on_virtual_time(async {
-        let world = stage::calm(7, 10).await;
-        let machine = stage::idle(&world, Usage::OnDemand, 1).await.remove(0).id;
+        let world = calm_world::new(7, 10).await;
+        let machine = calm_world::add_idle(&world, Usage::OnDemand, 1).await.remove(0).id;
         let forge = world.outside.forge();
         let name = bullpen_core::ids::RunnerName::new("sim-i-gone-3");
         forge.register(&name, "warm-x", &machine).expect("it is up");

@@ -1,7 +1,7 @@
-//! Requests that are cancelled, run again, run twice, and that wait for room: in calm worlds, so
-//! that each shows one thing. Names of the defects they beat are in their comments.
+//! Requests that are cancelled, resumed, run twice, or that wait for capacity: in calm worlds, so
+//! that each test shows one thing. A comment names the defect (`D1` ...) that its test prevents.
 //!
-//! Not here: the same under faults, which the seeds bring.
+//! Not here: requests under faults (the seeds).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use bullpen_engine::provision::undo::dump;
 use bullpen_engine::provision::worker::AcquiredBy;
 use bullpen_engine::provision::{Call, ProvisionError, Provisioned, provision};
 use bullpen_engine::release::request::{release_request, requests_of};
+use bullpen_sim::calm_world;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::provision_silently;
-use bullpen_sim::stage;
 use bullpen_sim::wire::Weather;
 use bullpen_sim::world::World;
 use std::sync::Arc;
 
-/// What of a request's runners the ledger says, by state.
+/// The ledger's records of a request's machines, with their states.
 async fn owned(world: &World, request: &Request) -> Vec<(InstanceId, &'static str)> {
     let owner = Owner::Request(request.id.clone());
     let records = world.outside.ledger().owned_by(&owner).await.expect("the outside is calm");
@@ -39,19 +39,19 @@ fn ids(provisioned: &Provisioned) -> BTreeSet<InstanceId> {
 }
 
 async fn wanted(count: u32, idle: u32, max: u32) -> (Arc<World>, Checker, Request) {
-    let world = stage::calm(11, max).await;
+    let world = calm_world::new(11, max).await;
     let checker = Checker::watch(&world, false);
     if idle > 0 {
-        stage::idle(&world, Usage::OnDemand, idle).await;
+        calm_world::add_idle(&world, Usage::OnDemand, idle).await;
     }
     let now = world.outside.clock().true_now();
-    let request = stage::request("7.1.build", count, now);
+    let request = calm_world::request("7.1.build", count, now);
     checker.attempt_begins(Owner::Request(request.id.clone()), request.clone(), now);
     (world, checker, request)
 }
 
-/// D1, D16, D21: whoever dies, wherever, running it again gives exactly the runners that were
-/// wanted, and none twice.
+/// D1, D16, D21: a process dies at any await; the next process of the same request gets exactly the
+/// wanted runners, and none twice.
 #[test]
 fn a_provision_that_died_at_any_await_is_resumed_and_never_doubled() {
     let mut fuse = 0;
@@ -75,19 +75,21 @@ fn a_provision_that_died_at_any_await_is_resumed_and_never_doubled() {
                     release_request(stack, &request.id, until, &unobserved).await
                 })
                 .await;
-            stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("at {fuse}: {why}"));
+            calm_world::end(&world, &checker)
+                .await
+                .unwrap_or_else(|why| panic!("at {fuse}: {why}"));
             first.is_none()
         });
         if !died {
             break;
         }
-        // Every third await: the two between are looked at without a resumption elsewhere.
+        // Every third await; `crash_anywhere` covers the others without a resumption.
         fuse += 3;
     }
     assert!(fuse > 20, "only {fuse} awaits: the provision did nothing");
 }
 
-/// D28, and cancelled runs must not destroy warm machines.
+/// D28: the cancellation of a run must not destroy warm machines.
 #[test]
 fn a_cancelled_request_gives_its_warm_machines_back() {
     for cancel_after in [0, 5, 20, 60, 200, 1_000, 5_000, 20_000] {
@@ -118,8 +120,11 @@ fn a_cancelled_request_gives_its_warm_machines_back() {
                 })
                 .await;
             let idle_after = idle_of(&world, &request).await;
-            assert!(idle_after.is_superset(&idle_before), "{cancel_after} ms: a warm one is lost");
-            stage::end(&world, &checker)
+            assert!(
+                idle_after.is_superset(&idle_before),
+                "{cancel_after} ms: a warm machine is lost"
+            );
+            calm_world::end(&world, &checker)
                 .await
                 .unwrap_or_else(|why| panic!("{cancel_after}: {why}"));
         });
@@ -131,14 +136,15 @@ async fn idle_of(world: &World, request: &Request) -> BTreeSet<InstanceId> {
     idle.expect("the outside is calm").into_iter().map(|advert| advert.id).collect()
 }
 
-/// D32: each request has its own runners, and a release takes only its own; a run attempt finds all.
+/// D32: each request has its own runners, and its release takes no others; a run attempt lists all
+/// its requests.
 #[test]
 fn d32_requests_of_one_run_are_released_apart_and_together() {
     on_virtual_time(async {
-        let world = stage::calm(3, 10).await;
+        let world = calm_world::new(3, 10).await;
         let now = world.outside.clock().true_now();
-        let one = stage::request("7.1.one", 1, now);
-        let other = stage::request("7.1.other", 1, now);
+        let one = calm_world::request("7.1.one", 1, now);
+        let other = calm_world::request("7.1.other", 1, now);
         let (_, stack) = world.process("p");
         let first = provision_silently(&stack, &one).await.expect("calm");
         let second = provision_silently(&stack, &other).await.expect("calm");
@@ -169,7 +175,7 @@ fn a_live_request_with_other_parameters_is_refused_and_touches_nothing() {
     });
 }
 
-/// D27: after its end the same id begins anew, under other intents.
+/// D27: after its release the same id begins a new incarnation, with other launch intents.
 #[test]
 fn d27_a_released_request_begins_a_new_incarnation() {
     on_virtual_time(async {
@@ -178,7 +184,7 @@ fn d27_a_released_request_begins_a_new_incarnation() {
         let first = provision_silently(&stack, &request).await.expect("calm");
         let until = stack.now().after(Duration::from_secs(600));
         release_request(&stack, &request.id, until, &unobserved).await.expect("calm");
-        // Nobody else's trust fits, so another machine is launched.
+        // The returned machine is of another trust group, so the request launches its own.
         let mut next = request.clone();
         next.trust = bullpen_core::ids::TrustGroup::new("octo/other");
         next.deadline = stack.now().after(Duration::from_secs(600));
@@ -189,7 +195,7 @@ fn d27_a_released_request_begins_a_new_incarnation() {
     });
 }
 
-/// Two processes work on one request: together they have exactly its runners.
+/// Two processes work on one request: together they get exactly its runners.
 #[test]
 fn of_two_processes_of_one_request_one_stands_down() {
     for apart in [0, 3, 10, 40, 200, 2_000, 15_000, 40_000] {
@@ -207,21 +213,21 @@ fn of_two_processes_of_one_request_one_stands_down() {
                 assert_eq!(stood_down, ProvisionError::Superseded, "{apart} ms");
             }
             let owned = owned(&world, &request).await;
-            // What the one that stood down had claimed, and the other did not see, lapses.
+            // Claims of the process that stood down, which the other did not see, lapse.
             let of = |wanted: &str| owned.iter().filter(|(_, state)| *state == wanted).count();
             assert_eq!(of("running"), 3, "{apart} ms: {owned:?}");
             assert_eq!(of("running") + of("claimed"), owned.len(), "{apart} ms: {owned:?}");
             let until = one.now().after(Duration::from_secs(600));
             release_request(&one, &request.id, until, &unobserved).await.expect("calm");
-            stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{apart}: {why}"));
+            calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("{apart}: {why}"));
         });
     }
 }
 
-/// What the one that stands down claims late, in the request's name, is there for the other: nothing is
-/// launched beside it.
+/// The process that stands down claims machines late, for the request: the other process uses them
+/// and launches none.
 #[test]
-fn a_request_begun_twice_launches_nothing_beside_what_the_slower_one_claims() {
+fn a_request_begun_twice_launches_nothing_beside_the_claims_of_the_slower_process() {
     let slow =
         |millis| Weather { latency_max: Duration::from_millis(millis), ..Weather::default() };
     for apart in (0..4_000).step_by(40) {
@@ -240,16 +246,17 @@ fn a_request_begun_twice_launches_nothing_beside_what_the_slower_one_claims() {
     }
 }
 
-/// Ten requests of four under a ceiling of twenty: five have all they wanted, five say why.
+/// Ten requests for four runners each, under a ceiling of twenty: five get all, five fail and say
+/// why.
 #[test]
-fn a_ceiling_serves_whole_requests_and_tells_the_others() {
+fn a_ceiling_serves_whole_requests_and_fails_the_others() {
     on_virtual_time(async {
-        let world = stage::calm(5, 20).await;
+        let world = calm_world::new(5, 20).await;
         let checker = Checker::watch(&world, false);
         let now = world.outside.clock().true_now();
         let requests: Vec<Request> = (1..=10)
             .map(|run| {
-                let mut request = stage::request(&format!("{run}.1.build"), 4, now);
+                let mut request = calm_world::request(&format!("{run}.1.build"), 4, now);
                 request.deadline = now.after(Duration::from_secs(120));
                 request
             })
@@ -257,9 +264,9 @@ fn a_ceiling_serves_whole_requests_and_tells_the_others() {
         let stacks: Vec<_> = (0..10).map(|number| world.process(&format!("p{number}")).1).collect();
         let all = requests.iter().zip(&stacks).map(|(one, stack)| provision_silently(stack, one));
         let ended = futures_util::future::join_all(all).await;
-        let (done, told): (Vec<_>, Vec<_>) = ended.into_iter().partition(Result::is_ok);
-        assert_eq!((done.len(), told.len()), (5, 5));
-        for error in told.into_iter().filter_map(Result::err) {
+        let (fulfilled, failed): (Vec<_>, Vec<_>) = ended.into_iter().partition(Result::is_ok);
+        assert_eq!((fulfilled.len(), failed.len()), (5, 5));
+        for error in failed.into_iter().filter_map(Result::err) {
             let ProvisionError::Creation { missing: 4, source: CreationError::Ceiling(_), .. } =
                 &error
             else {
@@ -274,20 +281,20 @@ fn a_ceiling_serves_whole_requests_and_tells_the_others() {
     });
 }
 
-/// What half-served requests hold comes together at the first of them.
+/// Two half-served requests hold all machines: the engine gives the first request what both hold.
 #[test]
 fn under_a_ceiling_half_served_requests_do_not_lock_each_other() {
     on_virtual_time(async {
-        // Six idle machines and no room for more: two requests of four each could take three.
-        let world = stage::calm(6, 6).await;
-        stage::idle(&world, Usage::OnDemand, 6).await;
+        // Six idle machines fill the ceiling: two requests for four each could claim three each.
+        let world = calm_world::new(6, 6).await;
+        calm_world::add_idle(&world, Usage::OnDemand, 6).await;
         let now = world.outside.clock().true_now();
         let (_, one) = world.process("one");
         let (_, other) = world.process("other");
         let (first, second) =
-            (stage::request("1.1.build", 4, now), stage::request("2.1.build", 4, now));
+            (calm_world::request("1.1.build", 4, now), calm_world::request("2.1.build", 4, now));
         let served = async |stack: &bullpen_engine::Stack<_>, request: &Request| {
-            let provisioned = provision_silently(stack, request).await.expect("its turn comes");
+            let provisioned = provision_silently(stack, request).await.expect("its turn must come");
             assert_eq!(provisioned.runners.len(), 4);
             let until = stack.now().after(Duration::from_secs(600));
             release_request(stack, &request.id, until, &unobserved).await.expect("calm");
@@ -296,15 +303,16 @@ fn under_a_ceiling_half_served_requests_do_not_lock_each_other() {
     });
 }
 
-/// D26: `on-partial: fail` is the plain behaviour; otherwise what came is kept and topped up.
+/// D26: with `on-partial: fail` a partial launch fails the request; otherwise the request keeps the
+/// machines and launches the rest.
 #[test]
 fn d26_partial_capacity_is_topped_up_unless_the_request_says_otherwise() {
     for (on_partial, fulfilled) in [(OnPartial::TopUp, true), (OnPartial::Fail, false)] {
         on_virtual_time(async {
-            let world = stage::calm(9, 10).await;
+            let world = calm_world::new(9, 10).await;
             let checker = Checker::watch(&world, false);
             let now = world.outside.clock().true_now();
-            let mut request = stage::request("1.1.build", 4, now);
+            let mut request = calm_world::request("1.1.build", 4, now);
             request.on_partial = on_partial;
             world.outside.fleet().limit_capacity(Some(2));
             let (_, stack) = world.process("p");
@@ -320,12 +328,12 @@ fn d26_partial_capacity_is_topped_up_unless_the_request_says_otherwise() {
                 let until = stack.now().after(Duration::from_secs(600));
                 release_request(&stack, &request.id, until, &unobserved).await.expect("calm");
             }
-            stage::end(&world, &checker).await.expect("nothing is left");
+            calm_world::end(&world, &checker).await.expect("the world must become quiet");
         });
     }
 }
 
-/// D23: a dump writes first and asks the cloud then; the tombstone comes after both.
+/// D23: a dump writes first and then calls the cloud; it returns the ids of the machines.
 #[test]
 fn d23_a_dump_ends_everything_the_request_holds_and_names_it() {
     on_virtual_time(async {
@@ -339,11 +347,11 @@ fn d23_a_dump_ends_everything_the_request_holds_and_names_it() {
             let State::Terminating { why, .. } = record.state else { panic!("{record:?}") };
             assert_eq!(why, EndReason::Dumped);
         }
-        stage::end(&world, &checker).await.expect("nothing is left");
+        calm_world::end(&world, &checker).await.expect("the world must become quiet");
     });
 }
 
-/// D18: an outage closes the attempt and costs no machine.
+/// D18: an outage of GitHub fails the attempt and costs no machine.
 #[test]
 fn d18_an_outage_of_github_costs_no_machine() {
     on_virtual_time(async {
@@ -358,12 +366,12 @@ fn d18_an_outage_of_github_costs_no_machine() {
         assert_eq!(idle_of(&world, &request).await, before);
         world.outside.forge().set_outage(false);
         let provisioned = provision_silently(&stack, &request).await.expect("it is back");
-        assert_eq!(ids(&provisioned), before, "all of them are reused");
+        assert_eq!(ids(&provisioned), before, "the request must reuse all of them");
     });
 }
 
-/// A try at reserving whose answer was lost can land when fewer machines are missing than then. Its
-/// size must not become the launch's.
+/// A reservation whose answer was lost can land late, when fewer machines are missing. Its count
+/// must not become the count of the launch.
 #[test]
 fn a_reservation_that_landed_late_makes_no_launch_larger() {
     on_virtual_time(async {
@@ -389,25 +397,25 @@ fn a_reservation_that_landed_late_makes_no_launch_larger() {
         assert_eq!(provisioned.runners.len(), 1);
         assert_eq!(world.outside.fleet().snapshot().len(), 1);
         let known = world.outside.ledger().intent(&late.id).await.expect("calm");
-        assert_eq!(known.map_or(0, |intent| intent.outstanding), 0, "it was given back");
+        assert_eq!(known.map_or(0, |intent| intent.outstanding), 0, "the rest is still reserved");
         let until = stack.now().after(Duration::from_secs(600));
         release_request(&stack, &request.id, until, &unobserved).await.expect("calm");
-        stage::end(&world, &checker).await.expect("nothing is left");
+        calm_world::end(&world, &checker).await.expect("the world must become quiet");
     });
 }
 
-/// What a class adds to its machines is changed: those that have what it added before are not used, and
-/// those that have what it adds now are.
+/// An operator changes the script of a class: machines that ran the old script are not used, and
+/// machines that ran the new script are.
 #[test]
 fn a_machine_that_ran_another_script_of_its_class_is_not_used() {
     on_virtual_time(async {
-        let world = stage::calm(11, 10).await;
+        let world = calm_world::new(11, 10).await;
         let mut known = BTreeSet::new();
         let scripts = [("one", true), ("one", false), ("two", true), ("two", false)];
         for (attempt, (script, is_new)) in (1_u32..).zip(scripts) {
             let now = world.outside.clock().true_now();
             let name = format!("7.{attempt}.build");
-            let mut request = stage::request(&name, 1, now);
+            let mut request = calm_world::request(&name, 1, now);
             request.class.scripts.prerun = Some(script.to_owned());
             let provisioned = world.run(&name, None, async |stack| {
                 request.spec_hash = Some(stack.built(&request.class));
@@ -415,12 +423,12 @@ fn a_machine_that_ran_another_script_of_its_class_is_not_used() {
             });
             let runners = ids(&provisioned.await.expect("it lives").expect("the world is calm"));
             let until = world.outside.clock().true_now().after(Duration::from_secs(60));
-            let by = format!("release of {name}");
-            let released = world.run(&by, None, async |stack| {
+            let process = format!("release of {name}");
+            let released = world.run(&process, None, async |stack| {
                 release_request(stack, &request.id, until, &unobserved).await
             });
             let released = released.await.expect("it lives").expect("the world is calm");
-            assert_eq!(BTreeSet::from_iter(released.returned), runners, "it may be used again");
+            assert_eq!(BTreeSet::from_iter(released.returned), runners, "all must be returned");
             assert_eq!(known.is_disjoint(&runners), is_new, "{script}: {known:?}, {runners:?}");
             known.extend(runners);
         }

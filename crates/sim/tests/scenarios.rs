@@ -1,8 +1,7 @@
-//! Every scenario, played: what happens must be what its file says, line by line.
+//! Plays every scenario: its transcript must equal its file, line by line.
 //!
-//! `BULLPEN_BLESS=1 cargo test -p bullpen-sim --test scenarios` writes the transcripts anew; the
-//! differences are read in review. An expectation that does not hold, or an invariant that is
-//! violated, fails all the same.
+//! `BULLPEN_BLESS=1 cargo test -p bullpen-sim --test scenarios` rewrites the transcripts; reviewers
+//! read the differences. A failed expectation or a violated invariant still fails the test.
 //!
 //! Not here: the language (`docs/scenarios.md`), worlds drawn from seeds (`kept_seeds`).
 
@@ -10,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use bullpen_sim::scenario::{Script, difference, run};
 
-#[expect(clippy::disallowed_methods, reason = "a developer's wish reaches a test no other way")]
-fn blessing() -> bool {
+#[expect(clippy::disallowed_methods, reason = "a developer asks for it with a variable")]
+fn rewrites_transcripts() -> bool {
     std::env::var("BULLPEN_BLESS").is_ok_and(|value| value == "1")
 }
 
@@ -24,7 +23,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// What is wrong with one file, if anything is.
+/// The problem of one file, if it has any.
 fn play(path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path).expect("a readable file");
     let script = match Script::parse(&text) {
@@ -32,13 +31,13 @@ fn play(path: &Path) -> Option<String> {
         Err(error) => return Some(error.to_string()),
     };
     if !script.expects_something() {
-        return Some(String::from("it expects nothing, so it cannot fail"));
+        return Some(String::from("the scenario expects nothing, so it cannot fail"));
     }
     let played = run(&script, false);
     if let Some(broken) = played.broken {
         return Some(format!("{}{broken}", played.transcript));
     }
-    if blessing() {
+    if rewrites_transcripts() {
         std::fs::write(path, &played.transcript).expect("a writable file");
         return None;
     }
@@ -48,7 +47,7 @@ fn play(path: &Path) -> Option<String> {
 #[test]
 fn every_scenario_happens_as_its_file_says() {
     let files = files();
-    assert!(files.len() >= 5, "the files have gone");
+    assert!(files.len() >= 5, "the scenario files are missing");
     let wrong: Vec<String> = files
         .iter()
         .filter_map(|path| Some(format!("{}:\n{}", path.display(), play(path)?)))
@@ -67,9 +66,9 @@ fn the_same_scenario_is_always_played_alike() {
     }
 }
 
-/// `docs/scenarios.md` names every story, and its example is one that happens.
+/// `docs/scenarios.md` names every scenario, and its example plays as shown.
 #[test]
-fn the_page_tells_the_truth() {
+fn the_page_matches_the_scenarios() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios.md");
     let page = std::fs::read_to_string(page).expect("the page is checked in");
     for path in files() {
@@ -77,7 +76,7 @@ fn the_page_tells_the_truth() {
         assert!(page.contains(&format!("| `{name}` |")), "the page does not name {name}");
     }
     let rows = page.lines().filter(|line| line.ends_with('|') && line.contains('_')).count();
-    assert_eq!(rows, files().len(), "the page names what is not there");
+    assert_eq!(rows, files().len(), "the page names a missing scenario");
     let (_, example) = page.split_once("```text\n").expect("there is an example");
     let (example, _) = example.split_once("```").expect("it ends");
     let played = run(&Script::parse(example).expect("it can be read"), false);
@@ -87,12 +86,12 @@ fn the_page_tells_the_truth() {
 
 fn broken(script: &str) -> String {
     let played = run(&Script::parse(script).expect("it can be read"), false);
-    played.broken.expect("it cannot be so").to_string()
+    played.broken.expect("the scenario must fail").to_string()
 }
 
 #[test]
-fn what_does_not_hold_is_told_with_its_line() {
-    for (script, says) in [
+fn a_failed_expectation_is_reported_with_its_line() {
+    for (script, message) in [
         ("idle 2\nprovision 7.1.a count=2\nexpect reused=1", "line 3, "),
         ("idle 2\nprovision 7.1.a count=2\nexpect reused=1", "expected reused=1, found reused=2"),
         (
@@ -109,16 +108,16 @@ fn what_does_not_hold_is_told_with_its_line() {
         ("ceiling 2\nidle 3", "the ledger granted no capacity"),
         ("jobs 1 of=7.1.a lasts=5s\nawait jobs of=7.1.a within=1m", "still wait or run"),
     ] {
-        let told = broken(script);
-        assert!(told.contains(says), "{script:?}: {told}");
+        let failure = broken(script);
+        assert!(failure.contains(message), "{script:?}: {failure}");
     }
 }
 
-/// A story without upkeep leaves an orphan behind; the checker names the machine and its history.
+/// A scenario without upkeep leaves an orphan; the checker names the machine and its history.
 #[test]
 fn a_violated_invariant_is_named_with_the_history_of_its_machine() {
-    let told = broken("provision 7.1.a dies-at=fleet#1\npass 2h\nexpect machines alive=1");
-    assert!(told.starts_with("line 2, "), "{told}");
-    assert!(told.contains("invariant 2 (Conservation) on i-"), "{told}");
-    assert!(told.contains(" launched i-"), "{told}");
+    let failure = broken("provision 7.1.a dies-at=fleet#1\npass 2h\nexpect machines alive=1");
+    assert!(failure.starts_with("line 2, "), "{failure}");
+    assert!(failure.contains("invariant 2 (Conservation) on i-"), "{failure}");
+    assert!(failure.contains(" launched i-"), "{failure}");
 }

@@ -1,6 +1,7 @@
-//! Seeds that must be clean: those that `BULLPEN_SEEDS` names, as the gate's `seeds` step does, or a few.
+//! Runs seeds that must be clean: the range in `BULLPEN_SEEDS`, which the gate's `seeds` step sets,
+//! or a few.
 //!
-//! Not here: seeds that failed once (`kept_seeds`); `bullpen sim run`, which runs any of them again.
+//! Not here: seeds that failed once (`kept_seeds`), or `bullpen sim run`, which repeats any seed.
 
 #![expect(clippy::print_stdout, reason = "the gate compares what two builds print")]
 
@@ -12,12 +13,12 @@ use bullpen_sim::kernel;
 
 use side_by_side::side_by_side;
 
-/// How many clean seeds pass between two lines of progress.
+/// The number of clean seeds between two lines of progress.
 const PROGRESS: usize = 100;
 
-/// As in `0..100`.
-#[expect(clippy::disallowed_methods, reason = "which seeds is the gate's to say")]
-fn asked_for() -> Vec<u64> {
+/// The seeds of `BULLPEN_SEEDS`, a range like `0..100`.
+#[expect(clippy::disallowed_methods, reason = "the gate names the seeds in a variable")]
+fn chosen_seeds() -> Vec<u64> {
     let text = std::env::var("BULLPEN_SEEDS").unwrap_or_else(|_| "0..4".to_owned());
     let number = |part: &str| part.parse::<u64>().ok();
     let range = text.split_once("..").and_then(|(a, b)| Some(number(a)?..number(b)?));
@@ -26,7 +27,7 @@ fn asked_for() -> Vec<u64> {
 
 #[test]
 fn every_seed_is_clean() {
-    let seeds = asked_for();
+    let seeds = chosen_seeds();
     let (failures, digests) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     side_by_side(&seeds, |seed| match kernel::run(*seed, false) {
         Ok(run) => {

@@ -1,7 +1,9 @@
-//! Jobs of other runs that name the label of a request, in calm worlds and with agents and releases
-//! that die: none gets a machine by guessing, and a machine that one was started on is not used again.
+//! Strangers: jobs of other runs name the label of a request, in calm worlds, also while releases
+//! die. A stranger cannot guess the label, and a machine on which a stranger started is not used
+//! again.
 //!
-//! Not here: the runner program's hook, which keeps such a job's steps from running (`bullpen-agent`).
+//! Not here: the runner program's hook, which keeps a stranger's steps from running
+//! (`bullpen-agent`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,10 +19,10 @@ use bullpen_engine::progress::unobserved;
 use bullpen_engine::provision::{Call, Provisioned, provision};
 use bullpen_engine::release::Released;
 use bullpen_engine::release::request::release_request;
+use bullpen_sim::calm_world;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::upkeep;
-use bullpen_sim::stage;
 use bullpen_sim::world::World;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -37,7 +39,7 @@ fn of_run(run: u64) -> RanJob {
 }
 
 async fn begun(seed: u64) -> (Arc<World>, Checker, Request, Provisioned) {
-    let world = stage::calm(seed, 10).await;
+    let world = calm_world::new(seed, 10).await;
     let checker = Checker::watch(&world, false);
     let (request, provisioned) = provisioned(&world, &checker, "7.1.build").await;
     (world, checker, request, provisioned)
@@ -45,7 +47,7 @@ async fn begun(seed: u64) -> (Arc<World>, Checker, Request, Provisioned) {
 
 async fn provisioned(world: &Arc<World>, checker: &Checker, name: &str) -> (Request, Provisioned) {
     let now = world.outside.clock().true_now();
-    let request = stage::request(name, 1, now);
+    let request = calm_world::request(name, 1, now);
     checker.attempt_begins(Owner::Request(request.id.clone()), request.clone(), now);
     let repository = Repository::new("octo/main");
     let call = Call { repository: Some(&repository), ..Call::silent(&request) };
@@ -72,7 +74,7 @@ fn ids(provisioned: &Provisioned) -> BTreeSet<InstanceId> {
     provisioned.runners.iter().map(|held| held.record.id.clone()).collect()
 }
 
-/// A stranger can work out a request's id, and no runner has it for a label.
+/// A stranger can compute a request's id, but no runner has the id as its label.
 #[test]
 pub(crate) fn a_guessed_label_gets_no_runner() {
     on_virtual_time(async {
@@ -83,14 +85,14 @@ pub(crate) fn a_guessed_label_gets_no_runner() {
         assert_eq!(forge.completed(), 0, "a stranger's job was given a runner");
         forge.submit(&format!("warm-{}", request.id), Duration::from_secs(1));
         pass(MINUTE).await;
-        assert_eq!(forge.completed(), 1, "the run's own job was not");
+        assert_eq!(forge.completed(), 1, "the run's own job got no runner");
         forge.cancel(&format!("warm-{}", request.id));
         released(&world, &request, None).await;
-        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+        calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
     });
 }
 
-/// One that has read the label at GitHub is noticed, whichever await the release dies at.
+/// A stranger has read the label at GitHub: the release notices it, wherever the release dies.
 #[test]
 pub(crate) fn a_machine_that_a_stranger_was_started_on_is_not_used_again() {
     let mut fuse = Some(0);
@@ -103,26 +105,23 @@ pub(crate) fn a_machine_that_a_stranger_was_started_on_is_not_used_again() {
             forge.submit_of(&label, MINUTE, of_run(9));
             pass(MINUTE / 2).await;
             let died = released(&world, &request, Some(at)).await.is_none();
-            let told = released(&world, &request, None).await.expect("it does not die");
-            let runs: Vec<u64> = told.strangers.iter().map(|stranger| stranger.ran.run).collect();
-            assert_eq!(
-                runs,
-                [8],
-                "died at {at}: the run is told of it once, and no second one came"
-            );
-            assert_eq!(told.returned, [], "died at {at}");
+            let outcome = released(&world, &request, None).await.expect("it does not die");
+            let runs: Vec<u64> =
+                outcome.strangers.iter().map(|stranger| stranger.ran.run).collect();
+            assert_eq!(runs, [8], "died at {at}: the release must report the first stranger once");
+            assert_eq!(outcome.returned, [], "died at {at}");
             let (next, second) = provisioned(&world, &checker, "9.1.build").await;
             assert!(ids(&first).is_disjoint(&ids(&second)), "died at {at}");
             forge.cancel(&label);
             released(&world, &next, None).await;
-            stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("at {at}: {why}"));
+            calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("at {at}: {why}"));
             died
         });
         fuse = died.then_some(at + 3);
     }
 }
 
-/// The run's own jobs, also of a later attempt, are no strangers.
+/// A job of a later attempt is one of the run's own jobs.
 #[test]
 fn a_later_attempt_of_the_run_is_no_stranger() {
     on_virtual_time(async {
@@ -132,18 +131,18 @@ fn a_later_attempt_of_the_run_is_no_stranger() {
         forge.submit_of(&label, Duration::from_secs(5), RanJob { attempt: 2, ..of_run(7) });
         pass(MINUTE).await;
         assert_eq!(forge.completed(), 1);
-        let told = released(&world, &request, None).await.expect("it does not die");
-        assert_eq!((told.returned.len(), told.strangers.len()), (1, 0));
+        let outcome = released(&world, &request, None).await.expect("it does not die");
+        assert_eq!((outcome.returned.len(), outcome.strangers.len()), (1, 0));
         let (next, second) = provisioned(&world, &checker, "9.1.build").await;
         assert_eq!(ids(&first), ids(&second));
         released(&world, &next, None).await;
-        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+        calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
     });
 }
 
-/// The job of the owner before is in the machine's report until the next one starts.
+/// The machine's report names the previous owner's job until the next job starts.
 #[test]
-fn the_job_of_another_run_before_is_no_stranger() {
+fn the_previous_owners_job_is_no_stranger() {
     on_virtual_time(async {
         let (world, checker, request, first) = begun(11).await;
         let forge = world.outside.forge();
@@ -163,11 +162,11 @@ fn the_job_of_another_run_before_is_no_stranger() {
         pass(MINUTE).await;
         assert_eq!(forge.completed(), 2);
         assert_eq!(released(&world, &next, None).await.expect("it does not die").returned.len(), 1);
-        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+        calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
     });
 }
 
-/// Code of which GitHub does not say whose it is counts as a fork's.
+/// Code whose origin GitHub does not say counts as a fork's.
 #[test]
 pub(crate) fn machines_of_a_run_of_unknown_origin_end() {
     on_virtual_time(async {
@@ -176,14 +175,14 @@ pub(crate) fn machines_of_a_run_of_unknown_origin_end() {
         forge.submit(&format!("warm-{}", request.id), Duration::from_secs(1));
         pass(MINUTE).await;
         forge.set_outage(true);
-        let told = released(&world, &request, None).await.expect("it does not die");
+        let outcome = released(&world, &request, None).await.expect("it does not die");
         forge.set_outage(false);
-        assert_eq!((told.returned.len(), told.ended.len()), (0, 1), "{told:?}");
-        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!((outcome.returned.len(), outcome.ended.len()), (0, 1), "{outcome:?}");
+        calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
     });
 }
 
-/// A run with a fork's code gives nothing back to the pool.
+/// The release of a run with a fork's code returns no machine.
 #[test]
 fn machines_of_a_forks_run_end() {
     on_virtual_time(async {
@@ -192,8 +191,8 @@ fn machines_of_a_forks_run_end() {
         forge.is_of_a_fork(RunAttempt::new("7.1"));
         forge.submit(&format!("warm-{}", request.id), Duration::from_secs(1));
         pass(MINUTE).await;
-        let told = released(&world, &request, None).await.expect("it does not die");
-        assert_eq!((told.returned.len(), told.ended.len()), (0, 1));
-        stage::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
+        let outcome = released(&world, &request, None).await.expect("it does not die");
+        assert_eq!((outcome.returned.len(), outcome.ended.len()), (0, 1));
+        calm_world::end(&world, &checker).await.unwrap_or_else(|why| panic!("{why}"));
     });
 }

@@ -1,27 +1,27 @@
 # shellcheck shell=bash
-# What every script here shares: its header is read, what is missing is named, what it makes is removed
-# again, and what it saw is written down.
+# The common code of all scripts here: it reads a script's header, names missing tools, removes the script's
+# resources, and records its observations.
 #
-# A script is a list of parts. A part that fails is one that decides nothing; the others still run. Parts are
-# subshells, so what they leave behind is in files of $work.
+# A script is a list of parts. A part that fails decides nothing; the others still run. Parts are subshells,
+# so that their results are in files of $work.
 #
 # shellcheck disable=SC2034 # what is set here is read by the scripts
 
-# The AWS command shows one answer at a time and asks once: what is refused is what we came to see.
+# The AWS command shows one answer at a time and does not retry: refusals are observations.
 export AWS_PAGER="" AWS_MAX_ATTEMPTS=1 AWS_RETRY_MODE=standard
 
 readonly MISSING=69 DIFFERS=10 UNDECIDED=11
 
 say() { printf '%s\n' "$*"; }
 
-# One thing that was seen.
+# One observation.
 observed() { printf 'observed: %s=%s\n' "$1" "${*:2}"; }
 
-# Codes that say something of the caller and nothing of what was to be seen.
+# Codes that are about the caller, not about the observation.
 readonly OF_THE_CALLER='^(failed|Unauthorized.*|AccessDenied.*|AuthFailure|ExpiredToken.*|RequestExpired|RequestLimitExceeded|Throttl.*|OptInRequired|PendingVerification)$'
 
-# What it means for what the code assumes: agrees, differs or undecided, and why. Nothing is held against the
-# code because the last call was not allowed.
+# The verdict on the code's assumption: agrees, differs or undecided, and why. If the last call was not
+# permitted, the verdict is not against the code.
 verdict() {
   local word=$1
   shift
@@ -45,7 +45,7 @@ expect() {
 # All of a header's lines of one name.
 header() { sed -n "s/^# $1: //p" "$script"; }
 
-# Says what this is, and ends if something that it needs is not there.
+# Prints the header, and ends if a tool or variable is missing.
 begin() {
   script=$1
   number=$(basename "$script" | cut -d- -f1)
@@ -65,7 +65,7 @@ begin() {
   work=$(mktemp -d)
   touch "$work/verdicts" "$work/undo"
   record="${BULLPEN_VERIFY_RECORDS:-$PWD}/$run.txt"
-  # What interrupts is for the script: its cleaning up still has something to say.
+  # Interrupts are for the script alone: its cleaning up still prints.
   exec > >(
     trap '' INT TERM HUP
     exec tee -a "$record"
@@ -79,20 +79,20 @@ begin() {
   fi
 }
 
-# A command that removes what is about to be made. Said before it is made, because anything may come between.
+# Registers a command that removes a resource, before the resource is created, because an interrupt may come.
 later() {
   local words
   printf -v words '%q ' "$@"
   printf '%s\n' "$words" >>"$work/undo"
 }
 
-# What says that there is nothing to remove: it was never made, or is gone or over already.
+# Errors that mean that there is nothing to remove: it was never created, or is gone or over already.
 readonly GONE='NotFound|NoSuchEntity|NoSuchBucket|NonExistentQueue|does not exist|HTTP (404|409|422)'
 
-# To be the handler of EXIT: removes everything, the newest first, and says the whole.
+# The handler of EXIT: removes everything, the newest first, and prints the verdict of the whole.
 finish() {
   local status=$? line
-  # Nothing keeps it from cleaning up, not even that nobody listens any more.
+  # Nothing keeps it from cleaning up, not even a closed terminal.
   trap '' INT TERM HUP PIPE
   set +e
   if [[ -z ${work:-} ]]; then exit "$status"; fi
@@ -132,8 +132,8 @@ part() {
   ((status == 0)) || verdict undecided "this part ended early ($status)"
 }
 
-# Runs a command whose failure is an observation. `answer` is what it printed, `code` AWS's error code, `ok` if
-# there was none, and `message` what it said beside.
+# Runs a command whose failure is an observation. `answer` is its output, `code` AWS's error code or `ok`, and
+# `message` its standard error.
 try() {
   local said="$work/said.$BASHPID"
   message="" code=ok
@@ -160,11 +160,11 @@ wait_until() {
 
 now_ms() { python3 -c 'import time; print(time.time_ns() // 1_000_000)'; }
 
-# Asks the operator to do something. Nobody there: the part decides nothing.
+# Asks the operator to do something. Without an operator the part decides nothing.
 person() {
   say "to do by hand: $*"
   if [[ ! -t 0 ]]; then
-    verdict undecided "nobody is there to do it"
+    verdict undecided "no operator is at the terminal to do it"
     return 1
   fi
   read -r -p "press Enter when it is done " _

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Credentials as variables, for what is signed without the AWS command. The command finds them as always.
+# Credentials as variables, for requests that are signed without the AWS command, which finds them as usual.
 #
 # shellcheck disable=SC2154 # `here` is set by the scripts
 

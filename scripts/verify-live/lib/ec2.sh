@@ -1,19 +1,19 @@
 # shellcheck shell=bash
-# Machines in EC2: launched with a tag of this run, which ends them, and with user data that ends them when
-# nobody does.
+# Machines in EC2: launched with a tag of this run, by which the run ends them, and with user data that ends
+# them otherwise.
 #
 # shellcheck disable=SC2154 # `here`, `run` and `work` are set by the scripts and by common.sh
 
-# What the smallest machine of a part is, unless the operator says another.
+# The smallest machine of a part, unless the operator names another.
 readonly TYPE=${BULLPEN_VERIFY_TYPE:-t3.micro}
 # A machine ends itself after so many minutes.
 readonly LIFE_MIN=${BULLPEN_VERIFY_LIFE_MIN:-120}
 
 ec2() { aws ec2 "$@" --output json; }
-# For what only prepares a part, which may be asked again.
+# For calls that only prepare a part, and may be retried.
 ec2_kindly() { AWS_MAX_ATTEMPTS=8 aws ec2 "$@" --output json; }
 
-# Who asks, and where machines go: the operator's subnets, or those of the default VPC. Without them there is
+# The caller, and the subnets for machines: the operator's, or those of the default VPC. Without them there is
 # nothing to try.
 find_ground() {
   observed account "$(aws sts get-caller-identity --query Account --output text)"
@@ -69,7 +69,7 @@ end_machines_later() {
   grep -q end-machines.sh "$work/undo" || later bash "$here/lib/end-machines.sh" "$run"
 }
 
-# User data: ends the machine in time, then does what comes on stdin as a script, as root.
+# User data: ends the machine in time, and runs the script from stdin as root.
 user_data() {
   cat <<SCRIPT
 #!/bin/bash
@@ -102,13 +102,13 @@ is_in_state() { [[ $(state_of "$1" 2>/dev/null) == "$2" ]]; }
 # Waits for a state, at most ten minutes.
 await_state() { within 600 is_in_state "$1" "$2"; }
 
-# What a machine told its console, one line for each `tell`.
+# A machine's lines on its console, one for each `tell`.
 told() {
   ec2_kindly get-console-output --instance-id "$1" --latest |
     jq -r '.Output // ""' | tr -d '\r' | sed -n 's/.*bullpen-verify: //p'
 }
 has_told() { told "$1" 2>/dev/null | grep -q -- "$2"; }
-# Waits until a machine told something, at most ten minutes, and passes on all that it told.
+# Waits for a line on a machine's console, at most ten minutes, and prints all its lines.
 hear() {
   if ! within 600 has_told "$1" "$2"; then
     verdict undecided "$1 did not tell \"$2\" on its console" >&2
@@ -117,7 +117,7 @@ hear() {
   told "$1"
 }
 
-# The value of `key=value` among what was told.
+# The value of `key=value` among a machine's lines.
 value_of() { sed -n "s/^$1=//p" | tail -n 1; }
 
 # A launch template as Bullpen writes them. Its name, its image, more of its data as JSON; user data on stdin.
@@ -157,7 +157,7 @@ overrides() {
 # One override of the small type.
 one_type() { jq -nc --arg subnet "$1" --arg type "$TYPE" '[{SubnetId: $subnet, InstanceType: $type}]'; }
 
-# What a fleet's answer says, as observations that begin with a word.
+# The content of a fleet's answer, as observations that begin with a word.
 show_fleet() {
   observed "$1.instances" "$(jq -c '[.Instances[]? | {n: (.InstanceIds | length), InstanceType, AvailabilityZone,
     AvailabilityZoneId, SubnetId, Lifecycle, Overrides: .LaunchTemplateAndOverrides.Overrides}]' <<<"$answer")"

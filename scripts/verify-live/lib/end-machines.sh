@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ends every machine with the tag of one run, and waits until none is left but what is ending. A new id may be
-# found by no filter for a while, so that nothing is found counts only when it was so twice.
+# Ends every machine with the tag of one run, and waits until all are ending. No filter finds a new id for a
+# while, so an empty answer counts only the second time.
 set -euo pipefail
 trap 'exit 130' INT
 

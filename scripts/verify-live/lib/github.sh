@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# A test repository at GitHub: branches with a workflow, runners, and what the API says.
+# A test repository at GitHub: branches with a workflow, runners, and the API's answers.
 #
 # shellcheck disable=SC2034,SC2154 # set here for the scripts, or by them and by common.sh
 
 REPO=${BULLPEN_VERIFY_REPO:-}
 
-# Asks GitHub. `status` is the HTTP status, `headers` and `answer` what came with it.
+# Calls GitHub. `status` is the HTTP status; `headers` and `answer` came with it.
 ask() {
   hear "$(gh api --include "$@" 2>/dev/null | tr -d '\r' || true)"
 }
-# Takes an answer apart, with its headers before it.
+# Splits an answer from its headers.
 hear() {
   local said=$1
   status=$(sed -n '1s/^[^ ]* \([0-9]*\).*/\1/p' <<<"$said")
@@ -33,7 +33,7 @@ put() {
     -f "content=$(base64 | tr -d '\n')" --jq .commit.sha
 }
 
-# Puts a workflow there that is run by that very push. Its jobs come on stdin. Prints the commit.
+# Pushes a workflow that runs on this push. Its jobs come on stdin. Prints the commit.
 workflow() {
   { printf 'name: %s\non:\n  push:\n    branches: ["%s"]\n' "$run" "$run" && cat; } |
     put ".github/workflows/$run$1.yml"
@@ -62,8 +62,8 @@ listed() {
     --jq ".runners[] | select(.name | startswith(\"$run\")) | .name"
 }
 
-# The official runner in a copy of its directory: seconds it may take, its configuration, more variables. What it
-# prints goes to `output`; `exit_code` is 124 if it was still listening.
+# The official runner in a copy of its directory: seconds it may take, its configuration, more variables. Its
+# output goes to `output`; `exit_code` is 124 if it was still listening.
 runner() {
   local copy
   copy=$(mktemp -d "$work/runner.XXXXXX")

@@ -5,7 +5,7 @@
 
 iam() { AWS_MAX_ATTEMPTS=8 aws iam "$@" --output json; }
 
-# Makes a role: its name, who may take it, as JSON, and its policy, or nothing. Prints its ARN.
+# Makes a role: its name, its trust policy as JSON, and its policy, or nothing. Prints its ARN.
 role() {
   local name=$1
   later aws iam delete-role --role-name "$name"
@@ -26,7 +26,7 @@ profile() {
   iam add-role-to-instance-profile --instance-profile-name "$run" --role-name "$run"
 }
 
-# Makes a role that this account may take, with a policy or none, and takes it: its credentials are `keys`.
+# Makes a role that this account may assume, with a policy or none, and assumes it: its credentials are `keys`.
 take_role() {
   local account arn
   account=$(aws sts get-caller-identity --query Account --output text)
@@ -34,14 +34,14 @@ take_role() {
     {Effect: "Allow", Action: "sts:AssumeRole", Principal: {AWS: $account}}]}')" "${1:-}")
   keys="$work/keys"
   (umask 077 && touch "$keys")
-  # It takes a while until a role is known.
+  # AWS needs a while until it knows a new role.
   within 60 assume "$arn"
 }
 assume() {
   aws sts assume-role --role-arn "$1" --role-session-name "${run:0:60}" --output json >"$keys" 2>/dev/null
 }
 
-# Runs a command as the role that was taken.
+# Runs a command as the assumed role.
 as_role() {
   (
     AWS_ACCESS_KEY_ID=$(jq -r .Credentials.AccessKeyId "$keys")

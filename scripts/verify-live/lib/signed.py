@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""EC2 requests that are signed now and sent when it suits, with nothing but the standard library.
+"""EC2 requests that are signed now and sent later, with nothing but the standard library.
 
     signed.py sign [--ahead SECONDS] ACTION [NAME=VALUE]...   prints a signed request as JSON
     signed.py send                                            sends one from stdin; prints status and code
@@ -70,7 +70,7 @@ def sign(action: str, parameters: list[str], ahead: float) -> dict:
 
 
 def send(request: dict) -> dict:
-    """What came of it: the status, the error code or `ok`, and the message."""
+    """The result: the status, the error code or `ok`, and the message."""
     call = urllib.request.Request(
         request["url"], data=request["body"].encode(), headers=request["headers"], method="POST"
     )

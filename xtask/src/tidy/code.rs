@@ -1,7 +1,7 @@
-//! Rust text with its comments and literals blanked out, so that a rule about code does not trip
-//! over prose or over the rule's own words.
+//! Rust text with its comments and literals blanked out, so that a rule about code does not match
+//! prose or the rule's own strings.
 //!
-//! Not here: parsing. This knows where comments and literals end, and nothing else of Rust.
+//! Not here: parsing. This module knows where comments and literals end, and nothing else of Rust.
 
 /// The code of a file: comments, strings and characters become one blank each; lines are kept.
 pub(crate) fn code_only(text: &str) -> String {
@@ -20,6 +20,23 @@ pub(crate) fn code_only(text: &str) -> String {
         }
     }
     code
+}
+
+/// The comments and literals of a file: everything else becomes one blank each; lines are kept.
+pub(crate) fn prose_only(text: &str) -> String {
+    let mut prose = String::with_capacity(text.len());
+    let (mut rest, mut in_word) = (text, false);
+    while let Some(first) = rest.chars().next() {
+        if let Some(length) = blank_length(rest, in_word) {
+            let (said, tail) = rest.split_at(length);
+            prose.push_str(said);
+            (rest, in_word) = (tail, false);
+        } else {
+            prose.push(if first == '\n' { first } else { ' ' });
+            (rest, in_word) = (&rest[first.len_utf8()..], is_word(first));
+        }
+    }
+    prose
 }
 
 /// The lines, counted from 1, on which `needle` stands as a word of its own.
@@ -102,6 +119,13 @@ fn raw_string(rest: &str, prefix: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prose_is_what_code_is_not() {
+        assert_eq!(prose_only("a // b\nc"), "  // b\n ");
+        assert_eq!(prose_only("f(\"x\");"), "  \"x\"  ");
+        assert_eq!(prose_only("word"), "    ");
+    }
 
     #[test]
     fn comments_are_blank() {

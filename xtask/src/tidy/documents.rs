@@ -1,7 +1,7 @@
-//! The rules on what is not Rust: the changelog is there, decisions have titles, every crate takes
-//! the workspace's lints, and nothing but the gate builds with planted bugs.
+//! The rules on other files than Rust: there is a changelog, decisions have titles, every crate
+//! takes the workspace's lints, and only the gate builds with planted bugs.
 //!
-//! Not here: words that may stand nowhere (`words`).
+//! Not here: forbidden words (`words`).
 
 use super::{File, Finding, is_rust};
 
@@ -31,7 +31,7 @@ fn a_decision_has_a_title(file: &File) -> Option<Finding> {
         .then(|| Finding::failure(format!("{}:1", file.path), "does not start with a `# ` title"))
 }
 
-/// Without this line a crate may use `unsafe` and read the clock, and nothing says so.
+/// Without this line a crate may use `unsafe` and read the clock, without a warning.
 fn a_crate_takes_the_lints(file: &File) -> Option<Finding> {
     let is_manifest = file.path == "Cargo.toml" || file.path.ends_with("/Cargo.toml");
     let missing = is_manifest
@@ -40,8 +40,8 @@ fn a_crate_takes_the_lints(file: &File) -> Option<Finding> {
     missing.then(|| Finding::failure(&file.path, "has no `[lints]` with `workspace = true`"))
 }
 
-/// Only xtask's own step may set the flag: any manifest, setting, script or image file that does
-/// could end in a release. Declaring it, as `check-cfg` does, is not setting it.
+/// Only xtask's own step may set the flag: with a manifest, setting, script or image file that sets
+/// it, planted bugs could reach a release. Declaring it, as `check-cfg` does, is not setting it.
 fn no_build_is_sabotaged(file: &File) -> Option<Finding> {
     let is_prose = has_extension(&file.path, "md");
     let is_source = is_rust(&file.path) && !file.path.ends_with("build.rs");

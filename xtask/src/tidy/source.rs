@@ -1,17 +1,17 @@
-//! The source rules: what each Rust file must have and may not have.
+//! The rules on each Rust file: what it must have and may not have.
 //!
-//! Not here: what is said outside Rust files (`documents`, `words`).
+//! Not here: rules on other files (`documents`, `words`).
 
 use super::code::{code_only, lines_with};
 use super::{File, Finding};
 
 /// A file longer than this is worth splitting.
 const LINES_AIM: usize = 400;
-/// A file longer than this must be split: nobody can hold it.
+/// A file longer than this must be split: no reader can keep it in mind.
 const LINES_MAX: usize = 800;
 const _: () = assert!(LINES_AIM < LINES_MAX);
 
-/// Code that may stand nowhere, and what to do instead.
+/// Forbidden code, and what to do instead.
 const NOWHERE: &[(&str, &str)] = &[
     ("#[ignore", "a test that does not run proves nothing; fix it or delete it"),
     ("todo!", "unfinished code does not pass the gate"),
@@ -23,11 +23,11 @@ const NOWHERE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Where a bug may be planted: code the simulator runs. Adapters and the command are not.
-const SABOTAGE_ROOMS: &[&str] =
+/// Crates in which bugs may be planted, because the simulator runs their code.
+const SABOTAGE_CRATES: &[&str] =
     &["crates/agent/", "crates/core/", "crates/engine/", "crates/github/"];
 
-/// The core's only files that may speak of futures: the ports declare them.
+/// The core's only files that may name futures, because ports declare them.
 const CORE: &str = "crates/core/src/";
 const CORE_PORTS: &[&str] = &["crates/core/src/ports.rs", "crates/core/src/ports/"];
 
@@ -69,7 +69,7 @@ fn has_nothing_forbidden(path: &str, code: &str) -> Vec<Finding> {
 }
 
 fn plants_bugs_only_where_they_are_found(path: &str, code: &str) -> Vec<Finding> {
-    if SABOTAGE_ROOMS.iter().any(|room| path.starts_with(room)) {
+    if SABOTAGE_CRATES.iter().any(|directory| path.starts_with(directory)) {
         return Vec::new();
     }
     each_line(path, code, "sabotage!", "bugs are planted in core, engine, agent and github only")
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn talking_about_them_is_fine() {
+    fn comments_and_strings_may_name_them() {
         let text = "//! No `todo!()`.\n// #[ignore]\nconst A: &str = \"#[allow(x)]\";\n";
         assert_eq!(places("crates/sim/src/a.rs", text), [""; 0]);
         let text = "//! A.\n#[expect(dead_code, reason = \"soon\")]\nfn ignore() {}\n";
@@ -142,11 +142,11 @@ mod tests {
     #[test]
     fn bugs_are_planted_where_the_simulator_runs() {
         let text = "//! A.\nfn f() -> bool { sabotage!(\"a\") }\n";
-        for room in ["agent", "core", "engine", "github"] {
-            assert_eq!(places(&format!("crates/{room}/src/a.rs"), text), [""; 0]);
+        for name in ["agent", "core", "engine", "github"] {
+            assert_eq!(places(&format!("crates/{name}/src/a.rs"), text), [""; 0]);
         }
-        for room in ["bullpen", "embedded", "aws", "sim"] {
-            let path = format!("crates/{room}/src/a.rs");
+        for name in ["bullpen", "embedded", "aws", "sim"] {
+            let path = format!("crates/{name}/src/a.rs");
             assert_eq!(places(&path, text), [format!("{path}:2")]);
         }
         assert_eq!(places("crates/sim/src/a.rs", "//! A.\nmacro_rules! sabotage {}\n"), [""; 0]);

@@ -1,35 +1,36 @@
-//! The table of rooms: what each may depend on. `ARCHITECTURE.md` has the same table in words.
+//! The table of crates and their allowed dependencies. `ARCHITECTURE.md` has the same table in
+//! words.
 //!
-//! A new dependency is a new word here, so a reviewer sees it; the reason goes to
+//! A new dependency is a new word here, so that a reviewer sees it; the reason goes to
 //! `docs/decisions/0005-dependencies.md`.
 //!
-//! Not here: how the table is held against the workspace (`rooms`).
+//! Not here: the comparison of the table with the workspace (`crates`).
 
-/// One room's row. Names are crate names.
+/// One crate's row.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct CrateRow {
     pub(crate) name: &'static str,
-    /// Other rooms that it may link.
-    pub(crate) rooms: &'static [&'static str],
-    /// Other rooms that its tests may use besides.
-    pub(crate) test_rooms: &'static [&'static str],
+    /// Crates of the workspace that it may link.
+    pub(crate) crates: &'static [&'static str],
+    /// Further crates of the workspace that its tests may use.
+    pub(crate) test_crates: &'static [&'static str],
     /// Crates from outside the workspace that it may link. Its tests may use any.
     pub(crate) outside: Outside,
-    /// Crates of which it may use only these features, the default ones not among them.
+    /// Crates of which it may use only these features, without the default ones.
     pub(crate) parts: &'static [(&'static str, &'static [&'static str])],
 }
 
-/// Which crates from outside the workspace.
+/// Allowed crates from outside the workspace.
 #[derive(Debug)]
 pub(crate) enum Outside {
     Only(&'static [&'static str]),
     Any,
 }
 
-/// Crates whose names start so belong to one room alone, its tests included.
+/// Crates with this prefix that one crate alone may use, its tests included.
 pub(crate) const OWNED: &[(&str, &str)] = &[("aws-", "bullpen-aws")];
 
-/// What may not be under the core, at any depth: runtimes, entropy, sockets, databases.
+/// Crates that the core may not reach, at any depth: runtimes, entropy, sockets, databases.
 pub(crate) const NEVER_UNDER_CORE: &[&str] = &[
     "async-executor",
     "async-io",
@@ -45,13 +46,13 @@ pub(crate) const NEVER_UNDER_CORE: &[&str] = &[
     "tokio",
 ];
 
-/// The rooms, including those that are still to come.
-pub(crate) const ROOMS: &[Room] = &[
-    Room {
+/// All crates of the workspace.
+pub(crate) const TABLE: &[CrateRow] = &[
+    CrateRow {
         name: "bullpen-core",
-        rooms: &[],
+        crates: &[],
         // Not even `bullpen-sim`: a cycle compiles the core twice, as two sets of types.
-        test_rooms: &[],
+        test_crates: &[],
         // The schema generator is a tool of the tests.
         outside: Outside::Only(&[
             "jiff",
@@ -64,19 +65,19 @@ pub(crate) const ROOMS: &[Room] = &[
         ]),
         parts: &[],
     },
-    Room {
+    CrateRow {
         name: "bullpen-engine",
-        rooms: &["bullpen-core"],
-        test_rooms: &["bullpen-sim"],
+        crates: &["bullpen-core"],
+        test_crates: &["bullpen-sim"],
         outside: Outside::Only(&["futures-util", "thiserror", "tokio", "tracing"]),
-        // No `rt`: the engine does not choose who runs it. `macros` is `select!`.
+        // No `rt`: the engine does not choose its runtime. `macros` is `select!`.
         parts: &[("tokio", &["macros", "sync", "time"])],
     },
-    Room {
+    CrateRow {
         name: "bullpen-embedded",
-        // The agent's life and its processes: what runs on a machine of the process fleet.
-        rooms: &["bullpen-agent", "bullpen-core"],
-        test_rooms: &["bullpen-sim"],
+        // The agent's life and its processes, for machines of the process fleet.
+        crates: &["bullpen-agent", "bullpen-core"],
+        test_crates: &["bullpen-sim"],
         outside: Outside::Only(&[
             "rusqlite",
             "rustix",
@@ -88,10 +89,10 @@ pub(crate) const ROOMS: &[Room] = &[
         ]),
         parts: &[],
     },
-    Room {
+    CrateRow {
         name: "bullpen-sim",
-        rooms: &["bullpen-agent", "bullpen-core", "bullpen-engine"],
-        test_rooms: &[],
+        crates: &["bullpen-agent", "bullpen-core", "bullpen-engine"],
+        test_crates: &[],
         outside: Outside::Only(&[
             "futures-util",
             "rand_chacha",
@@ -105,10 +106,10 @@ pub(crate) const ROOMS: &[Room] = &[
         // No `net`, `fs` or `process`: a seed reaches nothing outside.
         parts: &[("tokio", &["macros", "rt", "sync", "test-util", "time"])],
     },
-    Room {
+    CrateRow {
         name: "bullpen-agent",
-        rooms: &["bullpen-core"],
-        test_rooms: &["bullpen-sim"],
+        crates: &["bullpen-core"],
+        test_crates: &["bullpen-sim"],
         outside: Outside::Only(&[
             "futures-util",
             "rustix",
@@ -120,12 +121,12 @@ pub(crate) const ROOMS: &[Room] = &[
         ]),
         parts: &[],
     },
-    Room {
+    CrateRow {
         name: "bullpen-aws",
-        // The agent's life, for the binary that lives on an instance.
-        rooms: &["bullpen-agent", "bullpen-core"],
-        test_rooms: &["bullpen-faulty", "bullpen-sim"],
-        // Besides `aws-*`, which this room owns.
+        // The agent's life, for the binary on an instance.
+        crates: &["bullpen-agent", "bullpen-core"],
+        test_crates: &["bullpen-faulty", "bullpen-sim"],
+        // And `aws-*`, which this crate owns.
         outside: Outside::Only(&[
             "futures-util",
             "serde",
@@ -137,11 +138,11 @@ pub(crate) const ROOMS: &[Room] = &[
         ]),
         parts: &[],
     },
-    Room {
+    CrateRow {
         name: "bullpen-github",
-        rooms: &["bullpen-core"],
+        crates: &["bullpen-core"],
         // Itself, with the stand-in.
-        test_rooms: &["bullpen-github", "bullpen-sim"],
+        test_crates: &["bullpen-github", "bullpen-sim"],
         // An HTTP client and TLS in small parts; `ring` also signs as an App; `rustix` is the
         // stand-in runner's, for its jobs.
         outside: Outside::Only(&[
@@ -163,9 +164,9 @@ pub(crate) const ROOMS: &[Room] = &[
         ]),
         parts: &[],
     },
-    Room {
+    CrateRow {
         name: "bullpen",
-        rooms: &[
+        crates: &[
             "bullpen-agent",
             "bullpen-aws",
             "bullpen-core",
@@ -174,15 +175,15 @@ pub(crate) const ROOMS: &[Room] = &[
             "bullpen-github",
             "bullpen-sim",
         ],
-        test_rooms: &["bullpen-faulty"],
+        test_crates: &["bullpen-faulty"],
         outside: Outside::Any,
         parts: &[],
     },
-    Room {
-        // For tests and benchmarks: no room links it.
+    CrateRow {
+        // For tests and benchmarks: no other crate links it.
         name: "bullpen-faulty",
-        rooms: &[],
-        test_rooms: &[],
+        crates: &[],
+        test_crates: &[],
         outside: Outside::Only(&[
             "http-body-util",
             "hyper",
@@ -196,10 +197,10 @@ pub(crate) const ROOMS: &[Room] = &[
         ]),
         parts: &[],
     },
-    Room {
+    CrateRow {
         name: "xtask",
-        rooms: &[],
-        test_rooms: &[],
+        crates: &[],
+        test_crates: &[],
         outside: Outside::Only(&["anyhow", "cargo_metadata"]),
         parts: &[],
     },

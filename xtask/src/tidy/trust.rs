@@ -1,11 +1,11 @@
-//! What documents, scripts and workflows may not do with secrets and with what they fetch: no secret as
-//! an argument, no download that can leave https, nothing installed that is not pinned.
+//! The rules on secrets and downloads in documents, scripts and workflows: no secret as an
+//! argument, no download that can leave https, no unpinned installation.
 //!
-//! Not here: what the gate itself installs (`venv`, `npm`), which its own tests hold to the same.
+//! Not here: the gate's own installations (`venv`, `npm`), whose tests assert the same.
 
 use super::{File, Finding};
 
-/// An option that is gone. The changelog says so.
+/// A removed option. Only the changelog may name it.
 const SECRET_OPTION: &str = "--github-token";
 const CHANGELOG: &str = "CHANGELOG.md";
 /// Workflows of this repository's own.
@@ -13,12 +13,12 @@ const WORKFLOWS: &str = ".github/workflows/";
 /// The length of a commit's digest.
 const DIGEST_CHARS: usize = 40;
 
-/// Every rule on the texts that people and machines follow.
+/// Every rule on the files whose instructions users or machines follow.
 pub(crate) fn check(files: &[File]) -> Vec<Finding> {
     files.iter().filter(|file| is_followed(&file.path)).flat_map(of_file).collect()
 }
 
-/// Documents, scripts and workflows; what a test reads as its material is not followed.
+/// Documents, scripts and workflows, except the fixtures of tests.
 fn is_followed(path: &str) -> bool {
     ["md", "sh", "yml", "yaml"].contains(&extension(path)) && !path.contains("/tests/")
 }
@@ -73,7 +73,7 @@ fn wrong(path: &str, line: &str) -> Option<&'static str> {
     None
 }
 
-/// Whether the line runs curl; prose in a document only speaks of it.
+/// Whether the line runs curl; prose in a document only mentions it.
 fn fetches(path: &str, line: &str) -> bool {
     let runs = line.match_indices("curl ").any(|(at, found)| {
         let before = line[..at].chars().next_back();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_pinned_is_found() {
+    fn unpinned_installations_are_found() {
         for line in ["pip install moto", "npm install x", "cargo install x", "- uses: actions/x@v4"]
         {
             assert_eq!(count(".github/workflows/a.yml", line), 1, "{line}");

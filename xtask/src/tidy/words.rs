@@ -1,10 +1,10 @@
-//! Words that may stand in no file of the repository.
+//! Words that no file of the repository may have.
 //!
-//! Not here: words that are only wrong as code (`source`).
+//! Not here: words that are forbidden in code alone (`source`).
 
 use super::{File, Finding};
 
-/// Registry hosts: where packages come from is the lock file's business and a reader's own setting.
+/// Registry hosts: the lock file and each user's settings say where packages come from.
 const WORDS: &[&str] =
     &[concat!("crates", ".io/"), concat!("pypi", ".org"), concat!("registry", ".npmjs.org")];
 

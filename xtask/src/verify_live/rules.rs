@@ -1,23 +1,23 @@
-//! The rules that keep the list of what is unverified and its scripts together: one script for each
-//! entry, each safe to be run by somebody who has not read it.
+//! The rules on `docs/unverified.md` and its scripts: one script for each entry, each safe to run
+//! for an operator who has not read it.
 //!
-//! Not here: what bash and shellcheck say of a script, which the tests below ask them.
+//! Not here: checks by bash and shellcheck, which the tests below run.
 
 use std::collections::BTreeMap;
 
 use super::{DOCUMENT, Header, SCRIPTS, scripts};
 use crate::tidy::{File, Finding};
 
-/// A failing command ends a script, and so does a name that is not set.
+/// A failing command ends a script, and so does an unset variable.
 const STRICT: &str = "\nset -euo pipefail\n";
-/// What a script made is removed however it ends.
+/// A script removes its resources at every end.
 const TRAP: &str = "\ntrap ";
-/// Every variable is explained to operators here.
+/// The document that explains every variable to operators.
 const README: &str = "scripts/verify-live/README.md";
-/// Whom the scripts may talk to: GitHub, AWS, an instance's metadata, and nobody.
+/// The only hosts that scripts may call: GitHub, AWS, an instance's metadata, and this host.
 const HOSTS: &[&str] =
     &["api.github.com", "github.com", "amazonaws.com", "169.254.169.254", "127.0.0.1"];
-/// A host with one of these in it is made of what only a run knows: the region's endpoints.
+/// A host with one of these depends on a run's variables: the region's endpoints.
 const FILLED_IN: [char; 2] = ['$', '{'];
 
 /// Every rule on the list and its scripts.
@@ -28,7 +28,7 @@ pub(crate) fn check(files: &[File]) -> Vec<Finding> {
     findings.extend(files.iter().filter(shell).flat_map(a_script_is_careful));
     findings.extend(scripts(files).flat_map(|script| a_script_says_what_it_is(script, files)));
     let ours = |file: &&File| file.path.starts_with(SCRIPTS);
-    findings.extend(files.iter().filter(ours).filter_map(talks_to_nobody_else));
+    findings.extend(files.iter().filter(ours).filter_map(calls_only_known_hosts));
     findings
 }
 
@@ -77,7 +77,7 @@ fn entries_and_scripts_match(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// What is read by the others has no modes of its own.
+/// Libraries, which scripts source, have no modes of their own.
 fn a_script_is_careful(file: &File) -> Vec<Finding> {
     if !file.text.starts_with("#!") {
         return Vec::new();
@@ -116,8 +116,8 @@ fn a_script_says_what_it_is(script: &File, files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// A host is what follows `://`, up to what cannot be part of one.
-fn talks_to_nobody_else(file: &File) -> Option<Finding> {
+/// A host is the text after `://`, up to the first character that no host can have.
+fn calls_only_known_hosts(file: &File) -> Option<Finding> {
     let host = |after: &str| -> String {
         let is_part = |c: &char| c.is_ascii_alphanumeric() || ".-$%{}".contains(*c);
         after.chars().take_while(is_part).collect()

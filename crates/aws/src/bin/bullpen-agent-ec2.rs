@@ -1,8 +1,10 @@
 //! The agent of an EC2 instance, installed there as `bullpen-agent`.
 //!
-//! Exit 0: the machine is to end. Anything else: the agent could not live, and may be started again.
+//! Exit code 0: the machine must power off. Another code: the agent failed and may be restarted.
 //!
-//! Not here: anything but arguments, the clock, the log and which boot this is.
+//! It reads the arguments and the boot's id, and builds the clock and the log.
+//!
+//! Not here: the agent itself (`bullpen_aws::instance`).
 #![expect(clippy::print_stderr, reason = "a binary tells why it could not do its work")]
 
 use std::path::Path;
@@ -13,9 +15,9 @@ use bullpen_agent::system::SystemClock;
 use bullpen_aws::instance;
 use bullpen_core::printable;
 
-/// The arguments are off.
+/// The exit code for wrong arguments.
 const USAGE: u8 = 64;
-/// A new one for every boot of the kernel.
+/// The kernel's random id of this boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 fn main() -> ExitCode {
@@ -29,7 +31,7 @@ fn main() -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    // Nobody watches it: the journal is where a cause is looked for later.
+    // The log goes to the journal, where an operator looks for causes later.
     let log = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO);
     log.with_writer(|| OneLine(std::io::stderr())).with_ansi(false).with_target(false).init();
     match live(Path::new(dir), boot) {
@@ -45,6 +47,6 @@ fn main() -> ExitCode {
 fn live(dir: &Path, boot: Option<String>) -> Result<(), Box<dyn std::error::Error>> {
     let boot = boot.map_or_else(|| std::fs::read_to_string(BOOT), Ok)?;
     let ending = instance::run(dir, boot.trim(), &SystemClock::new())?;
-    tracing::info!(?ending, "this machine is to end");
+    tracing::info!(?ending, "agent ended; the machine must power off");
     Ok(())
 }

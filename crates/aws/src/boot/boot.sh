@@ -81,7 +81,7 @@ umask 077
 umask 022
 
 # A job's processes are the agent's children. They outlive a restart of the agent, there may be
-# many, and one that runs out of memory must not end the agent. The agent's OOM score is not
+# many, and a process that runs out of memory must not end the agent. The agent's OOM score is not
 # lowered: jobs would inherit it, and the kernel would kill the system's processes before theirs.
 cat >$units/bullpen-agent.service <<E
 [Unit]

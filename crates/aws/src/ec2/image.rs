@@ -21,7 +21,7 @@ use super::{answers, filter, lock};
 /// How long the newest AMI of a name is cached. Images are built once a day at most.
 const NEWEST_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// What EC2 says about an AMI.
+/// EC2's facts about an AMI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ImageFacts {
     /// The device name of its root disk.

@@ -1,13 +1,10 @@
 //! Launch templates of classes that come from labels: how many are kept, and which are removed
 //! first.
 //!
-//! Such a class is in no configuration; each disk size in labels makes another template. They carry
-//! a tag, and at most [`LABELLED_MAX`] are kept, the most recently used ones. A process knows its
-//! own launches; of another process's template it knows only the creation time, so it may remove
-//! one in use, and that process makes it again with three calls. Launches at the same moment may
-//! each make one too many until the next refresh.
-//!
-//! Not here: templates of configured classes ([`super::prepare`]), which do not count.
+//! Each disk size in labels gives such a template, with a tag; the [`LABELLED_MAX`] most recently
+//! used ones are kept. Of another process's template a process knows only the creation time, so it
+//! may remove one in use, which that process creates again. Concurrent launches may exceed the
+//! limit until the next refresh. Not here: templates of configured classes ([`super::prepare`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +17,7 @@ use bullpen_core::time::Timestamp;
 use super::template::Template;
 use super::{Ec2Fleet, lock, tags};
 
-/// How many templates labels may make. A region allows 5,000 for all stacks of an account.
+/// The most templates from labels. A region allows 5,000 for all stacks of an account.
 pub(super) const LABELLED_MAX: usize = 100;
 /// How many uses are remembered, including those of templates that other processes removed.
 const USES_MAX: usize = 2 * LABELLED_MAX;
@@ -29,7 +26,7 @@ const IN_USE: Duration = Duration::from_secs(10 * 60);
 /// The first character of the names of classes that come from labels, and of no others.
 const ANONYMOUS: char = '~';
 
-/// Whether labels made this class, not a configuration.
+/// Whether a class comes from labels, not from a configuration.
 pub(super) fn is_anonymous(class: &RunnerClass) -> bool {
     class.name.as_str().starts_with(ANONYMOUS)
 }
@@ -48,8 +45,8 @@ impl<C: Clock> Ec2Fleet<C> {
         }
     }
 
-    /// Makes the template of a launch; if labels made its class, first removes an old one if there
-    /// are too many.
+    /// Creates the template of a launch. If its class comes from labels, it first removes the least
+    /// recently used template if there are too many.
     pub(super) async fn make_for_launch(
         &self,
         template: &Template,
@@ -63,12 +60,12 @@ impl<C: Clock> Ec2Fleet<C> {
     }
 
     async fn evict_for(&self, name: &str) -> Result<(), Fault> {
-        let there = self.templates().await?;
-        if there.contains_key(name) {
+        let existing = self.templates().await?;
+        if existing.contains_key(name) {
             return Ok(());
         }
         let wanted = lock(&self.asked.templates).as_ref().map(|(_, names)| names.clone());
-        let last_used = self.last_used(&there, &wanted.unwrap_or_default());
+        let last_used = self.last_used(&existing, &wanted.unwrap_or_default());
         let eviction = evicted(&last_used, self.clock.now(), LABELLED_MAX - 1);
         if !eviction.is_enough {
             return Err(Fault::Unavailable(format!(
@@ -91,23 +88,24 @@ impl<C: Clock> Ec2Fleet<C> {
         Ok(())
     }
 
-    /// The templates that labels made and no configuration wants, each with its last use as far as
-    /// this process knows.
+    /// The templates from labels that no configuration wants, each with its last use as far as this
+    /// process knows.
     pub(super) fn last_used(
         &self,
-        there: &BTreeMap<String, LaunchTemplate>,
+        existing: &BTreeMap<String, LaunchTemplate>,
         wanted: &BTreeSet<String>,
     ) -> BTreeMap<String, Timestamp> {
         let (now, used) = (self.clock.now(), lock(&self.used));
-        let is_labelled = |one: &LaunchTemplate| {
-            tags::value(one.tags(), tags::MADE_FOR) == Some(tags::FOR_LABELS)
+        let is_labelled = |template: &LaunchTemplate| {
+            tags::value(template.tags(), tags::MADE_FOR) == Some(tags::FOR_LABELS)
         };
-        let labelled =
-            there.iter().filter(|(name, one)| is_labelled(one) && !wanted.contains(*name));
-        let last_use = |(name, one): (&String, &LaunchTemplate)| {
-            let made = one.create_time().and_then(|at| at.to_millis().ok());
-            let made = made.map_or(now, Timestamp::from_millis);
-            (name.clone(), used.get(name).copied().unwrap_or(made).max(made))
+        let labelled = existing
+            .iter()
+            .filter(|(name, template)| is_labelled(template) && !wanted.contains(*name));
+        let last_use = |(name, template): (&String, &LaunchTemplate)| {
+            let created = template.create_time().and_then(|at| at.to_millis().ok());
+            let created = created.map_or(now, Timestamp::from_millis);
+            (name.clone(), used.get(name).copied().unwrap_or(created).max(created))
         };
         labelled.map(last_use).collect()
     }
@@ -152,13 +150,13 @@ mod tests {
     fn the_least_recently_used_go_first_and_none_that_is_in_use() {
         let now = Timestamp::EPOCH.after(Duration::from_secs(60 * 60));
         let all = used(&[("a", 30), ("b", 10), ("c", 55), ("d", 20)]);
-        let go = |most| {
+        let evict = |most| {
             let eviction = evicted(&all, now, most);
             (eviction.names.join(" "), eviction.is_enough)
         };
-        assert_eq!(go(4), (String::new(), true));
-        assert_eq!(go(3), ("b".to_owned(), true));
-        assert_eq!(go(1), ("b d a".to_owned(), true));
-        assert_eq!(go(0), ("b d a".to_owned(), false), "c was used five minutes ago");
+        assert_eq!(evict(4), (String::new(), true));
+        assert_eq!(evict(3), ("b".to_owned(), true));
+        assert_eq!(evict(1), ("b d a".to_owned(), true));
+        assert_eq!(evict(0), ("b d a".to_owned(), false), "c was used five minutes ago");
     }
 }

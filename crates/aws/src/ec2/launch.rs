@@ -204,8 +204,8 @@ fn is_metal_meant(patterns: &[TypePattern]) -> bool {
     patterns.iter().any(is_metal) && patterns.iter().all(|one| is_metal(one) || is_whole(one))
 }
 
-/// Whether every pattern deliberately names its types, at whatever they cost. EC2 compares with the
-/// cheapest machine of the size, so price protection would exclude them all.
+/// Whether every pattern names its types deliberately, without regard to their price. EC2 compares
+/// with the cheapest machine of the size, so price protection would exclude them all.
 fn are_chosen(patterns: &[TypePattern]) -> bool {
     let is_chosen = |one| is_whole(one) || is_metal(one) || is_of(one, &ACCELERATED);
     patterns.iter().all(is_chosen)

@@ -1,13 +1,11 @@
 //! The fleet port on EC2: launch, start, stop, terminate, tag and describe machines.
 //!
-//! A launch is one `CreateFleet` of type instant with a token derived from its intent: sent again,
-//! it gets the same answer. Image and boot script are in a launch template named after its content;
-//! if the template is missing, a launch makes it and asks again. Nothing else is retried: the
-//! engine could not fence a launch or stop repeated without its knowledge. Every resource carries
-//! the stack's tag, and resources without it are ignored.
+//! A launch is one `CreateFleet` of type instant with a token derived from its intent. Image and
+//! boot script are in a launch template named after its content; a launch without it creates it and
+//! asks again. Nothing else is retried: the engine could not fence a repeated launch or stop that
+//! it does not know. The fleet ignores resources without the stack's tag.
 //!
-//! Not here: call rates (`core::rates`, the engine), or what runs on a machine ([`crate::boot`],
-//! `bullpen-agent`).
+//! Not here: call rates (`core::rates`), the programs on a machine ([`crate::boot`], the agent).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -75,7 +73,7 @@ pub struct Ec2Fleet<C> {
     clock: Arc<C>,
     site: RwLock<Option<LaunchSite>>,
     asked: prepare::LastAsked,
-    /// This process's last launch from each template that labels made.
+    /// This process's last launch from each template that comes from labels.
     used: Mutex<BTreeMap<String, Timestamp>>,
     /// Launches made earlier with other parameters, and since when this process searches their
     /// machines.
@@ -194,20 +192,20 @@ impl<C: Clock> Ec2Fleet<C> {
         template: &Template,
         request: &LaunchRequest,
     ) -> Result<Fleets, Fault> {
-        let mut made = false;
+        let mut created = false;
         loop {
             match call.clone().client_token(token).send_with(&self.client).await {
-                Ok(answer) if !made && lacks_template(&answer) => {}
+                Ok(answer) if !created && lacks_template(&answer) => {}
                 Ok(answer) => return Ok(Fleets::Answered(Box::new(answer))),
                 Err(error) => match answers::code(&error) {
-                    Some(code) if NO_TEMPLATE.contains(&code) && !made => {}
+                    Some(code) if NO_TEMPLATE.contains(&code) && !created => {}
                     // Launched before with another template.
                     Some(OTHER_LAUNCH) => return self.made_before(request).await,
                     _ => return Err(answers::fault(&error)),
                 },
             }
             self.make_for_launch(template, &request.class).await?;
-            made = true;
+            created = true;
         }
     }
 

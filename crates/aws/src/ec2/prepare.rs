@@ -1,5 +1,5 @@
-//! What `refresh` looks up and creates before any launch: the role's id, the subnets' zones, launch
-//! templates. It reports configuration errors in these.
+//! The facts and templates that `refresh` looks up and creates before any launch: the role's id,
+//! the subnets' zones, launch templates. It reports configuration errors in these.
 //!
 //! A service refreshes all the time and these facts rarely change, so one process asks for the same
 //! facts only every [`ASKED_EVERY`]. A launch notices a missing template by itself.
@@ -30,7 +30,7 @@ const ASKED_EVERY: Duration = Duration::from_secs(10 * 60);
 /// How many templates EC2 describes in one page.
 const TEMPLATES_PAGE: i32 = 200;
 /// EC2's code for a template that another process created first.
-const THERE_ALREADY: &str = "InvalidLaunchTemplateName.AlreadyExistsException";
+const EXISTS_ALREADY: &str = "InvalidLaunchTemplateName.AlreadyExistsException";
 
 /// When this process last asked, on the monotonic clock.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let name = self.settings.profile_name();
         let answer = self.iam.get_instance_profile().instance_profile_name(name).send().await;
         let answer = answer.map_err(|error| match error.as_service_error() {
-            Some(said) if said.is_no_such_entity_exception() => Fault::Denied(format!(
+            Some(error) if error.is_no_such_entity_exception() => Fault::Denied(format!(
                 "there is no instance profile {name}: make it, with the role that `bullpen policies \
                  instance` is for, or correct `instance-profile` under [aws] of bullpen.toml"
             )),
@@ -119,7 +119,8 @@ impl<C: Clock> Ec2Fleet<C> {
         Ok(networks.collect())
     }
 
-    /// Makes one template for each way to build a machine, and checks EC2's templates against ours.
+    /// Creates one template for each way to build a machine, and replaces templates in EC2 that
+    /// differ from ours; without `really` it only lists the changes.
     pub(super) async fn prepare_templates(
         &self,
         classes: &[RunnerClass],
@@ -138,10 +139,10 @@ impl<C: Clock> Ec2Fleet<C> {
         if lock(&self.asked.templates).as_ref().is_some_and(is_as_before) {
             return Ok(Vec::new());
         }
-        let there = self.templates().await?;
+        let existing = self.templates().await?;
         let mut done = Vec::new();
         for (name, template) in &wanted {
-            let found = there.contains_key(name);
+            let found = existing.contains_key(name);
             if found && self.is_current(name, template).await? {
                 continue;
             }
@@ -156,7 +157,7 @@ impl<C: Clock> Ec2Fleet<C> {
                 self.make_template(template, false).await?;
             }
         }
-        done.extend(self.remove_unwanted(&names, &there, really).await?);
+        done.extend(self.remove_unwanted(&names, &existing, really).await?);
         if really {
             *lock(&self.asked.templates) = Some((self.clock.monotonic(), names));
         }
@@ -188,7 +189,9 @@ impl<C: Clock> Ec2Fleet<C> {
         let call = call.filters(tags::is_of(&self.settings.stack));
         let found = call.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
         let found = found.map_err(|error| answers::fault(&error))?;
-        let named = |one: LaunchTemplate| Some((one.launch_template_name()?.to_owned(), one));
+        let named = |template: LaunchTemplate| {
+            Some((template.launch_template_name()?.to_owned(), template))
+        };
         Ok(found.into_iter().filter_map(named).collect())
     }
 
@@ -209,8 +212,8 @@ impl<C: Clock> Ec2Fleet<C> {
         Ok(answer.launch_template_versions().iter().any(is))
     }
 
-    /// Creates a template; if it exists already, its content is the same. `labelled`: labels made
-    /// its class.
+    /// Creates a template; if it exists already, its content is the same. `labelled`: its class
+    /// comes from labels.
     pub(super) async fn make_template(
         &self,
         template: &Template,
@@ -230,7 +233,7 @@ impl<C: Clock> Ec2Fleet<C> {
             .tag_specifications(tags);
         match call.send().await {
             Ok(_) => Ok(()),
-            Err(error) if answers::code(&error) == Some(THERE_ALREADY) => Ok(()),
+            Err(error) if answers::code(&error) == Some(EXISTS_ALREADY) => Ok(()),
             Err(error) => Err(answers::fault(&error)),
         }
     }
@@ -248,18 +251,18 @@ impl<C: Clock> Ec2Fleet<C> {
     async fn remove_unwanted(
         &self,
         wanted: &BTreeSet<String>,
-        there: &BTreeMap<String, LaunchTemplate>,
+        existing: &BTreeMap<String, LaunchTemplate>,
         really: bool,
     ) -> Result<Vec<String>, Fault> {
         let now = self.clock.now();
-        let labelled = self.last_used(there, wanted);
+        let labelled = self.last_used(existing, wanted);
         // Templates in use stay, even above the limit; the next refresh removes them.
         let evicted = labelled::evicted(&labelled, now, LABELLED_MAX).names;
         let mut done = Vec::new();
-        for (name, template) in there.iter().filter(|(name, _)| !wanted.contains(*name)) {
-            let made = template.create_time().and_then(|at| at.to_millis().ok());
-            let made = made.map_or(now, Timestamp::from_millis);
-            let used = labelled.get(name).copied().unwrap_or(made);
+        for (name, template) in existing.iter().filter(|(name, _)| !wanted.contains(*name)) {
+            let created = template.create_time().and_then(|at| at.to_millis().ok());
+            let created = created.map_or(now, Timestamp::from_millis);
+            let used = labelled.get(name).copied().unwrap_or(created);
             if now.since(used) < UNWANTED_FOR && !evicted.contains(name) {
                 continue;
             }
@@ -311,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_of_another_network_is_named() {
+    fn a_security_group_of_another_network_is_named() {
         let place = |network: &str| Place { zone: Zone::new("a"), network: network.to_owned() };
         let subnets = BTreeMap::from([
             ("subnet-1".to_owned(), place("vpc-1")),
@@ -319,7 +322,7 @@ mod tests {
         ]);
         let group = |network: &str| BTreeMap::from([("sg-1".to_owned(), network.to_owned())]);
         assert_eq!(one_network(&subnets, &group("vpc-1")), Ok(()));
-        let said = one_network(&subnets, &group("vpc-2")).unwrap_err().to_string();
-        assert!(said.contains("sg-1 in vpc-2") && said.contains("subnet-1"), "{said}");
+        let error = one_network(&subnets, &group("vpc-2")).unwrap_err().to_string();
+        assert!(error.contains("sg-1 in vpc-2") && error.contains("subnet-1"), "{error}");
     }
 }

@@ -29,7 +29,7 @@ const STANDBY: &str = "bullpen:standby-status";
 const JOB_STARTED: &str = "bullpen:job-started";
 /// The tags that are set after the launch and may change.
 pub(crate) const CHANGING: [&str; 2] = [STANDBY, JOB_STARTED];
-/// What made a launch template.
+/// The origin of a launch template.
 pub(super) const MADE_FOR: &str = "bullpen:made-for";
 /// The value of [`MADE_FOR`] if labels made the template's class.
 pub(super) const FOR_LABELS: &str = "labels";

@@ -85,7 +85,7 @@ impl Template {
 
     /// The name, from the digest of the content.
     pub(super) fn name(&self) -> String {
-        let content = serde_json::to_vec(self).expect("it has string keys only");
+        let content = serde_json::to_vec(self).expect("a template has string keys only");
         format!("bullpen-{}-{}", self.stack, &digest_hex(&content)[..DIGEST_CHARS])
     }
 

@@ -1,4 +1,4 @@
-//! Each kind of failure means what the engine relies on.
+//! Each kind of failed call gets the verdict that the engine relies on.
 
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::{ConnectorError, SdkError};
@@ -9,12 +9,12 @@ use aws_smithy_types::error::ErrorMetadata;
 use super::*;
 
 fn answered(code: Option<&str>, status: u16) -> Verdict {
-    let mut said = ErrorMetadata::builder().message("as AWS says it");
+    let mut error = ErrorMetadata::builder().message("as AWS says it");
     if let Some(code) = code {
-        said = said.code(code);
+        error = error.code(code);
     }
     let status = StatusCode::try_from(status).unwrap();
-    judge(&SdkError::service_error(said.build(), HttpResponse::new(status, SdkBody::empty())))
+    judge(&SdkError::service_error(error.build(), HttpResponse::new(status, SdkBody::empty())))
 }
 
 fn not_sent(cause: ConnectorError) -> Verdict {
@@ -29,14 +29,14 @@ fn a_condition_that_fails_is_lost_and_not_a_fault() {
 }
 
 #[test]
-fn too_much_at_once_may_be_tried_again() {
+fn throttling_and_contention_may_be_retried() {
     for code in
         ["ThrottlingException", "ProvisionedThroughputExceededException", "RequestThrottled"]
     {
         assert_eq!(answered(Some(code), 400).written::<()>(), Err(Fault::Throttled), "{code}");
     }
-    let met = answered(Some("TransactionConflictException"), 400);
-    assert_eq!((met.clone(), met.fault()), (Verdict::Contended, Fault::Throttled));
+    let contended = answered(Some("TransactionConflictException"), 400);
+    assert_eq!((contended.clone(), contended.fault()), (Verdict::Contended, Fault::Throttled));
 }
 
 #[test]
@@ -53,9 +53,10 @@ fn a_denial_says_the_code_and_what_to_do() {
 }
 
 #[test]
-fn whatever_aws_says_is_one_line() {
-    let said = "The signature we calculated does not match.\n\nThe Canonical String was\n'POST\n/'";
-    let Verdict::Refused(Fault::Denied(text)) = by_code("InvalidSignatureException", said, 400)
+fn a_message_of_many_lines_becomes_one_line() {
+    let message =
+        "The signature we calculated does not match.\n\nThe Canonical String was\n'POST\n/'";
+    let Verdict::Refused(Fault::Denied(text)) = by_code("InvalidSignatureException", message, 400)
     else {
         panic!("not denied")
     };
@@ -63,13 +64,13 @@ fn whatever_aws_says_is_one_line() {
 }
 
 #[test]
-fn what_is_not_aws_is_said_to_be_elsewhere() {
+fn an_answer_without_a_code_hints_at_region_and_network() {
     let Fault::Unclassified(text) = answered(None, 404).fault() else { panic!("not unclassified") };
     assert!(text.contains("HTTP 404") && text.contains("region"), "{text}");
 }
 
 #[test]
-fn what_the_service_failed_at_may_have_landed() {
+fn a_call_that_aws_failed_at_may_have_landed() {
     for code in [Some("InternalServerError"), Some("NeverHeardOf"), None] {
         let verdict = answered(code, 500);
         assert_eq!(verdict.clone().written::<()>(), Ok(Written::Unknown), "{code:?}");
@@ -78,7 +79,7 @@ fn what_the_service_failed_at_may_have_landed() {
 }
 
 #[test]
-fn what_broke_off_may_have_landed() {
+fn a_call_whose_connection_broke_may_have_landed() {
     let broken = not_sent(ConnectorError::io("connection reset".into()));
     assert_eq!(broken.clone().written::<()>(), Ok(Written::Unknown));
     let Fault::Unavailable(text) = broken.fault() else { panic!("not unavailable") };
@@ -88,7 +89,7 @@ fn what_broke_off_may_have_landed() {
 }
 
 #[test]
-fn without_credentials_nothing_was_sent() {
+fn without_credentials_the_sdk_sends_nothing() {
     let none = CredentialsError::not_loaded("no providers in chain");
     let Err(Fault::Denied(text)) =
         not_sent(ConnectorError::other(none.into(), None)).written::<()>()
@@ -114,7 +115,7 @@ fn an_unknown_code_is_kept_verbatim() {
 }
 
 #[test]
-fn no_code_means_two_things() {
+fn the_table_has_every_code_once() {
     let mut codes: Vec<_> = TABLE.iter().map(|(code, _)| *code).collect();
     codes.sort_unstable();
     let all = codes.len();

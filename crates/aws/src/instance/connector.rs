@@ -1,4 +1,4 @@
-//! An agent's way to mailboxes in DynamoDB.
+//! How an agent on EC2 opens its mailbox in DynamoDB.
 //!
 //! Not here: the mailbox itself (`mailbox`), or its key (`MailboxPlace::key`).
 
@@ -11,11 +11,10 @@ use bullpen_core::ports::Clock;
 use crate::config::{self, ConfigError};
 use crate::{DynamoMailbox, StackName};
 
-/// The wait before credentials that were not there are asked for again: an instance may have to wait
-/// for its role's.
+/// The wait between two attempts to get credentials: those of an instance's role may come late.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The way to mailboxes in DynamoDB.
+/// Opens mailboxes in DynamoDB.
 #[derive(Clone, Copy, Debug)]
 pub struct InDynamoDb;
 
@@ -33,7 +32,7 @@ impl<C: Clock + Clone> MailboxConnector<C> for InDynamoDb {
                     return Ok(DynamoMailbox::new(&config, &name, Arc::new(clock.clone())));
                 }
                 Err(error @ ConfigError::NoCredentials(_)) => {
-                    tracing::warn!(%error, "could not open the mailbox; once more");
+                    tracing::warn!(%error, "could not open the mailbox; retrying");
                 }
                 Err(error) => return Err(LiveError::Unusable(error.into())),
             }

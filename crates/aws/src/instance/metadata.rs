@@ -1,9 +1,9 @@
-//! The instance's metadata (version 2, with a token): which instance this is, and the notices that it
-//! will be taken away.
+//! The instance's metadata service (version 2, with a token): this instance's id, and the notices
+//! that EC2 will take it away.
 //!
-//! The endpoint is `AWS_EC2_METADATA_SERVICE_ENDPOINT`'s, or the link-local address.
+//! The endpoint is `AWS_EC2_METADATA_SERVICE_ENDPOINT`, or the link-local address.
 //!
-//! Not here: credentials and region, which the SDK finds there by itself.
+//! Not here: credentials and region, which the SDK reads there by itself.
 
 use std::time::Duration;
 
@@ -15,77 +15,77 @@ use bullpen_core::ports::Clock;
 use futures_util::{Stream, stream};
 use serde::Deserialize;
 
-/// How often notices are looked for. An interruption comes two minutes ahead.
+/// The time between two looks for notices. EC2 announces an interruption two minutes ahead.
 const LOOK: Duration = Duration::from_secs(5);
-/// The wait before the instance's id is asked for again.
+/// The wait before another request for the instance's id.
 const RETRY: Duration = Duration::from_secs(1);
-/// Bytes of a notice that is not as it is documented.
+/// The most bytes that are kept of a notice without the documented form.
 const NOTICE_BYTES_MAX: usize = 200;
 
 const INSTANCE_ID: &str = "/latest/meta-data/instance-id";
 
-/// A kind of notice: where it is, and what it says in our words.
+/// A kind of notice: its path, and how to parse it.
 struct Kind {
     path: &'static str,
-    says: fn(&str) -> Option<String>,
+    parse: fn(&str) -> Option<String>,
     name: &'static str,
 }
 
-/// What may be there, the urgent first.
+/// The kinds of notices, the urgent one first.
 const KINDS: [Kind; 2] = [
     Kind {
         path: "/latest/meta-data/spot/instance-action",
-        says: action,
+        parse: action,
         name: "spot interruption",
     },
     Kind {
         path: "/latest/meta-data/events/recommendations/rebalance",
-        says: recommendation,
+        parse: recommendation,
         name: "rebalance recommendation",
     },
 ];
 
-/// What the service says of this instance.
+/// The metadata service of this instance.
 #[derive(Clone, Debug)]
 pub struct Metadata {
     client: Client,
 }
 
 impl Metadata {
-    /// The service of the machine this process is on.
-    #[expect(clippy::new_without_default, reason = "an instance by default would be one by chance")]
+    /// The metadata service of the machine that runs this process.
+    #[expect(clippy::new_without_default, reason = "a default would not name the machine it reads")]
     pub fn new() -> Self {
-        // Never over TLS: the address is link-local.
+        // Without TLS: the address is link-local.
         let config = ProviderConfig::without_region().with_http_client(Builder::new().build_http());
         Self { client: Client::builder().configure(&config).build() }
     }
 
-    /// This instance's id, asked for until it is answered: an agent without it has no mailbox, and
-    /// the watchdog is the bound.
+    /// This instance's id. It retries without end: an agent without the id has no mailbox, and the
+    /// watchdog powers the machine off.
     pub async fn instance<C: Clock>(&self, clock: &C) -> String {
         loop {
             match self.client.get(INSTANCE_ID).await {
                 Ok(id) => return String::from(id),
                 Err(error) => {
                     let error = aws_smithy_types::error::display::DisplayErrorContext(error);
-                    tracing::warn!(%error, "the instance's metadata does not answer; once more");
+                    tracing::warn!(%error, "instance metadata did not answer; retrying");
                 }
             }
             clock.sleep(RETRY).await;
         }
     }
 
-    /// Every notice, once, for as long as somebody listens.
+    /// Every notice, once, for as long as the caller polls the stream.
     pub fn notices<C: Clock>(&self, clock: &C) -> impl Stream<Item = String> + Send {
-        let told = KINDS.map(|_| None);
-        stream::unfold(told, async move |mut told: [Option<String>; KINDS.len()]| {
+        let seen = KINDS.map(|_| None);
+        stream::unfold(seen, async move |mut seen: [Option<String>; KINDS.len()]| {
             loop {
                 for (which, kind) in KINDS.iter().enumerate() {
                     let found = self.item(kind.path).await;
-                    if let Some(text) = found.filter(|text| told[which].as_ref() != Some(text)) {
+                    if let Some(text) = found.filter(|text| seen[which].as_ref() != Some(text)) {
                         let reason = reason(kind, &text);
-                        told[which] = Some(text);
-                        return Some((reason, told));
+                        seen[which] = Some(text);
+                        return Some((reason, seen));
                     }
                 }
                 clock.sleep(LOOK).await;
@@ -93,7 +93,7 @@ impl Metadata {
         })
     }
 
-    /// An item, if it is there. A service that does not answer is asked again soon enough.
+    /// An item, if it exists. The next look repeats a request that got no answer.
     async fn item(&self, path: &str) -> Option<String> {
         match self.client.get(path).await {
             Ok(text) => Some(String::from(text)),
@@ -101,20 +101,20 @@ impl Metadata {
                 None
             }
             Err(error) => {
-                tracing::debug!(%error, path, "the instance's metadata does not answer");
+                tracing::debug!(%error, path, "instance metadata did not answer");
                 None
             }
         }
     }
 }
 
-/// A notice in our words; one that is not as documented in its own.
+/// A notice in our words, or its beginning verbatim if it does not have the documented form.
 fn reason(kind: &Kind, text: &str) -> String {
-    let said = (kind.says)(text).unwrap_or_else(|| {
+    let detail = (kind.parse)(text).unwrap_or_else(|| {
         let end = text.floor_char_boundary(NOTICE_BYTES_MAX);
         text[..end].to_owned()
     });
-    format!("{}: {said}", kind.name)
+    format!("{}: {detail}", kind.name)
 }
 
 fn action(text: &str) -> Option<String> {
@@ -142,20 +142,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_are_read_as_they_are_documented() {
+    fn documented_notices_are_parsed() {
         let [spot, rebalance] = &KINDS;
         let notice = r#"{"action": "terminate", "time": "2017-09-18T08:22:00Z"}"#;
         assert_eq!(reason(spot, notice), "spot interruption: terminate at 2017-09-18T08:22:00Z");
         let notice = r#"{"noticeTime": "2020-10-27T08:22:00Z"}"#;
-        let said = "rebalance recommendation: noticed at 2020-10-27T08:22:00Z";
-        assert_eq!(reason(rebalance, notice), said);
+        let expected = "rebalance recommendation: noticed at 2020-10-27T08:22:00Z";
+        assert_eq!(reason(rebalance, notice), expected);
     }
 
     #[test]
-    fn a_notice_of_another_kind_is_still_a_notice() {
+    fn an_undocumented_notice_is_kept_verbatim_and_cut() {
         let [spot, _] = &KINDS;
-        let strange = "ä".repeat(NOTICE_BYTES_MAX);
-        let said = reason(spot, &strange);
-        assert!(said.starts_with("spot interruption: ä") && said.len() < strange.len(), "{said}");
+        let notice = "ä".repeat(NOTICE_BYTES_MAX);
+        let cut = reason(spot, &notice);
+        assert!(cut.starts_with("spot interruption: ä") && cut.len() < notice.len(), "{cut}");
     }
 }

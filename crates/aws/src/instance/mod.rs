@@ -1,10 +1,10 @@
-//! The agent on an EC2 instance: what it learns from the instance's metadata, its way to a mailbox in
-//! DynamoDB, and its life between the two.
+//! The agent on an EC2 instance: it reads its id and notices from the instance's metadata and opens
+//! its mailbox in DynamoDB.
 //!
-//! It must stay small: no database, and none of the SDK but DynamoDB's part.
+//! The binary must stay small: no database, and of the SDK only the DynamoDB client.
 //!
-//! Not here: the agent's life and its machine (`bullpen-agent`), or what starts the agent (the boot
-//! script).
+//! Not here: the agent's decisions and its machine (`bullpen-agent`), or starting it
+//! (`crate::boot`).
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ mod metadata;
 pub use connector::InDynamoDb;
 pub use metadata::Metadata;
 
-/// Lives until the instance is to end, as all that a process does.
+/// Runs the agent, as a process's only work, until the instance must power off.
 pub fn run<C: Clock + Clone>(
     dir: &Path,
     boot: &str,
@@ -29,7 +29,7 @@ pub fn run<C: Clock + Clone>(
         let terminations = machine::terminations(dir)?;
         let metadata = Metadata::new();
         let instance = metadata.instance(clock).await;
-        tracing::info!(instance, boot, "this machine");
+        tracing::info!(instance, boot, "agent started on instance");
         let notices = stream::select(metadata.notices(clock), terminations);
         let bearings = MachineBearings { dir, boot, instance: Some(&instance) };
         let watchdog = PowerOff::new(clock.clone());

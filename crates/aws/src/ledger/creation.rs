@@ -1,14 +1,10 @@
-//! Intents, reservations and first records.
+//! Intents, reservations and first records. Not here: launching machines.
 //!
-//! What a scope holds is one counter, changed in the same transaction as whatever it counts: up with
-//! the intent, down with a tombstone or with what an intent gives back. Moving a machine from its
-//! intent to its record changes no counter. Every such write is conditional on a revision or on an
-//! absence, so however often it is tried it is counted once.
-//!
-//! The stack's counter is in every launch. That is one hot item, and far from too hot: an account
-//! launches a few machines a second, and an item takes hundreds of writes.
-//!
-//! Not here: launching anything.
+//! Each scope has one counter of its machines: an intent raises it in the same transaction, a
+//! tombstone or a closed intent lowers it, a first record leaves it. Every such write is
+//! conditional on a revision or an absence, so a repeated write counts once. Every launch writes
+//! the stack's counter; an account launches a few machines a second, and DynamoDB takes hundreds of
+//! writes a second to one item.
 
 use aws_sdk_dynamodb::types::{
     Put, ReturnValuesOnConditionCheckFailure, TransactWriteItem, Update,
@@ -28,8 +24,8 @@ use crate::fault::Verdict;
 use crate::table::{ITEM_VERSION, Item, Stored, Table, json, n, s, seconds};
 use crate::transaction::{BUILT, FailedPart, Transacted, transact, written};
 
-/// How often the last machine of an intent may turn out not to be the last, or the reverse.
-const SURPRISES_MAX: u32 = 4;
+/// How often `record` guesses whether a machine is the last of its intent before it gives up.
+const GUESSES_MAX: u32 = 4;
 
 fn item(intent: &Intent, open: bool) -> Item {
     item_of(
@@ -57,7 +53,7 @@ pub(super) async fn load(table: &Table, id: &IntentId) -> Result<Option<Intent>,
     stored.as_ref().map(decode).transpose()
 }
 
-/// Intents with something outstanding.
+/// Intents with outstanding machines.
 pub(super) async fn open(table: &Table, after: Option<&str>) -> Result<Page<Intent>, Fault> {
     let range = keys::all_live();
     let found = listing::page(table, Kind::Intent, range, after, Freshness::Sweep).await?;
@@ -72,7 +68,7 @@ fn scopes(class: &ClassName, pool: Option<&PoolName>) -> Vec<Scope> {
     [Scope::Stack, Scope::Class(class.clone())].into_iter().chain(pool).collect()
 }
 
-/// A change of one counter, whatever it is.
+/// Adds `by` to one counter.
 fn count(table: &Table, scope: &Scope, by: i64) -> Update {
     Update::builder()
         .table_name(&table.name)
@@ -84,11 +80,11 @@ fn count(table: &Table, scope: &Scope, by: i64) -> Update {
         .expect(BUILT)
 }
 
-/// A change of one counter that must stay below a ceiling.
+/// Adds `wanted` to one counter unless that exceeds its ceiling.
 fn count_below(table: &Table, ceiling: &Ceiling, wanted: u32) -> Update {
-    let room = i64::from(ceiling.max) - i64::from(wanted);
-    // An absent counter is zero, which has room unless more is wanted than is ever allowed.
-    let fits = if room < 0 {
+    let held_max = i64::from(ceiling.max) - i64::from(wanted);
+    // An absent counter is zero, which fits unless `wanted` alone exceeds the ceiling.
+    let fits = if held_max < 0 {
         "held_count <= :room"
     } else {
         "attribute_not_exists(held_count) OR held_count <= :room"
@@ -97,7 +93,8 @@ fn count_below(table: &Table, ceiling: &Ceiling, wanted: u32) -> Update {
     update.condition_expression = Some(fits.to_owned());
     update.return_values_on_condition_check_failure =
         Some(ReturnValuesOnConditionCheckFailure::AllOld);
-    update.expression_attribute_values.get_or_insert_default().insert(":room".to_owned(), n(room));
+    let values = update.expression_attribute_values.get_or_insert_default();
+    values.insert(":room".to_owned(), n(held_max));
     update
 }
 
@@ -109,7 +106,7 @@ fn part_put(put: Put) -> TransactWriteItem {
     TransactWriteItem::builder().put(put).build()
 }
 
-/// Stores an item where there is none; if there is one, the answer says which.
+/// Stores an item if its key is free; otherwise DynamoDB returns the stored item.
 fn part_first(table: &Table, item: Item) -> TransactWriteItem {
     let put = Put::builder()
         .table_name(&table.name)
@@ -119,12 +116,12 @@ fn part_first(table: &Table, item: Item) -> TransactWriteItem {
     part_put(put.build().expect(BUILT))
 }
 
-/// The lowest of the ceilings on one scope.
+/// The lowest ceiling on a scope.
 fn lowest<'a>(ceilings: &'a [Ceiling], scope: &Scope) -> Option<&'a Ceiling> {
     ceilings.iter().filter(|ceiling| ceiling.scope == *scope).min_by_key(|ceiling| ceiling.max)
 }
 
-/// Stores the intent if it is new and every ceiling has room for all of its machines.
+/// Stores the intent if it is new and all of its machines fit under every ceiling.
 pub(super) async fn reserve(
     table: &Table,
     intent: &Intent,
@@ -158,7 +155,7 @@ pub(super) async fn used(table: &Table, scopes: &[Scope]) -> Result<Vec<u32>, Fa
     scopes.iter().map(used).collect()
 }
 
-/// What a reservation's failed parts say.
+/// Why DynamoDB refused a reservation: the intent exists, or a ceiling is reached.
 fn refused(
     intent: &Intent,
     ceilings: &[Ceiling],
@@ -176,13 +173,14 @@ fn refused(
             return Ok(Reserved::Short(CeilingReached { scope, max: ceiling.max, used, wanted }));
         }
     }
-    Err(Fault::Unclassified("a reservation failed and nothing says why".to_owned()))
+    Err(Fault::Unclassified("a reservation failed without a reason".to_owned()))
 }
 
-/// Stores a machine's first record in place of one of its intent's outstanding machines.
+/// Stores a machine's first record and takes the machine from its intent.
 ///
-/// An intent's last machine also takes the intent out of its index, and only the intent itself says
-/// whether this is the last. So the first try assumes that it is not, and is told if it is.
+/// The write for an intent's last machine also removes the intent from its index. The first try
+/// assumes that this machine is not the last; if it is, the failed condition returns the intent,
+/// and the next try closes it.
 pub(super) async fn record(
     table: &Table,
     record: &Record,
@@ -190,7 +188,7 @@ pub(super) async fn record(
 ) -> Result<Written<Recorded>, Fault> {
     let record = Record { revision: Revision(1), ..record.clone() };
     let mut closes_at = None;
-    for _ in 0..SURPRISES_MAX {
+    for _ in 0..GUESSES_MAX {
         let parts = vec![
             part_first(table, records::item(&record)),
             part_update(take_one(table, &record.facts.intent, closes_at)),
@@ -214,7 +212,7 @@ pub(super) async fn record(
     Verdict::Contended.written()
 }
 
-/// Takes one outstanding machine from an intent: one of several, or the last.
+/// Takes one outstanding machine from an intent; with `closes_at`, the last one.
 fn take_one(table: &Table, id: &IntentId, closes_at: Option<Timestamp>) -> Update {
     const TAKE: &str = "SET outstanding_count = outstanding_count - :one, rev = rev + :one";
     let update = Update::builder()
@@ -235,7 +233,7 @@ fn take_one(table: &Table, id: &IntentId, closes_at: Option<Timestamp>) -> Updat
     update.build().expect(BUILT)
 }
 
-/// Nothing of this intent is outstanding any more, if it is still as it was seen.
+/// Closes an intent and returns its outstanding machines to the counters, unless it has changed.
 pub(super) async fn give_back(
     table: &Table,
     seen: &Intent,
@@ -260,7 +258,7 @@ pub(super) async fn give_back(
     written(transact(table, parts).await)
 }
 
-/// Stores a tombstone and returns the machine's place.
+/// Stores a tombstone and lowers the counters of its scopes.
 pub(super) async fn bury(
     table: &Table,
     seen: Revision,
@@ -274,8 +272,8 @@ pub(super) async fn bury(
     Ok(landed(&written(transact(table, parts).await)?, next))
 }
 
-/// A spent intent is kept as long as a tombstone: until then a launch of it that was answered late
-/// finds that it is spent, and ends what came.
+/// The ledger keeps a closed intent as long as a tombstone: a launch whose answer is late finds the
+/// intent closed and terminates its machines.
 fn forget_at(intent: &Intent, now: Timestamp) -> Timestamp {
     now.max(intent.deadline).after(Limits::DEFAULT.tombstone_ttl)
 }
@@ -289,7 +287,7 @@ mod tests {
     use crate::table::fixture::{is_written_as, stored};
 
     #[test]
-    fn an_intent_is_as_it_always_was() {
+    fn an_intent_matches_its_fixture() {
         let file = include_str!("../../fixtures/v1/intent.json");
         let intent = Intent {
             id: "n-1".into(),

@@ -1,6 +1,6 @@
 //! Documents by collection and name, compared by revision.
 //!
-//! Not here: what is in one.
+//! Not here: the contents of a document.
 
 use bullpen_core::ids::Revision;
 use bullpen_core::ports::{Document, Fault, Written};
@@ -44,7 +44,7 @@ pub(super) async fn load(
     stored.as_ref().map(decode).transpose()
 }
 
-/// Stores the document one revision above `seen`, or as the first one.
+/// Stores the document with the revision after `seen`, or with the first revision.
 pub(super) async fn write(
     table: &Table,
     seen: Option<Revision>,
@@ -54,7 +54,7 @@ pub(super) async fn write(
     Ok(landed(&put(table, item(&next), seen).await?, next))
 }
 
-/// All of a collection, in the order of their names.
+/// All documents of a collection, in the order of their names.
 pub(super) async fn list(table: &Table, collection: &str) -> Result<Vec<Document>, Fault> {
     let mut found = Vec::new();
     let mut after: Option<Item> = None;
@@ -73,7 +73,7 @@ pub(super) async fn list(table: &Table, collection: &str) -> Result<Vec<Document
         for item in answer.items.unwrap_or_default() {
             found.push(decode(&Stored::new(item)?)?);
         }
-        // Every further answer begins after the last name, so this ends.
+        // Every query begins after the last name found, so the loop ends.
         after = answer.last_evaluated_key;
         if after.is_none() {
             return Ok(found);
@@ -87,7 +87,7 @@ mod tests {
     use crate::table::fixture::{is_written_as, stored};
 
     #[test]
-    fn a_document_is_as_it_always_was() {
+    fn a_document_matches_its_fixture() {
         let file = include_str!("../../fixtures/v1/document.json");
         let document = Document {
             collection: "run/7.1".to_owned(),

@@ -1,10 +1,9 @@
-//! Where the ledger's items are, and what they are listed by.
+//! Keys of the ledger's items, and the indexes that list them.
 //!
 //! A key is `pk` and `sk`. Records, intents and rows are spread over [`SHARDS`] values of `pk` by
-//! their id, which is `sk`. Four local secondary indexes list them: an attribute `by_…` is the sort
-//! key, and an item without it is not in that index, so nothing that is over is ever read again.
-//! Local indexes are changed in the same write as their item and can be read consistently; that is
-//! what makes them directories.
+//! their id, which is `sk`. Four local secondary indexes list them by an attribute `by_…`; an item
+//! without the attribute is not in the index, so a listing reads no ended items. DynamoDB changes a
+//! local index in the same write as the item and reads it consistently, so it can be a directory.
 //!
 //! Not here: reading them ([`super::listing`]).
 
@@ -18,16 +17,17 @@ use crate::names::spread;
 use crate::table::Key;
 
 /// How many values of `pk` each kind of item is spread over. Each takes a thousand writes a second
-/// and ten gigabytes, so eight are far above what one account can launch. Never changed: an item
-/// would not be found any more.
+/// and ten gigabytes, so eight are far above what one account can launch. Never change it: the
+/// ledger would no longer find its items.
 pub(crate) const SHARDS: u64 = 8;
 
-/// Between the parts of a sort key: no name has it, and it is below everything that names have.
-const APART: char = '\u{1f}';
-/// Above everything that names have.
+/// Separates the parts of a sort key: no name contains it, and it sorts below every character that
+/// names contain.
+const SEPARATOR: char = '\u{1f}';
+/// Sorts above every character that names contain.
 const LAST: char = '\u{10ffff}';
 
-/// A kind of item that is spread.
+/// A kind of item that is spread over several values of `pk`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Record,
@@ -72,7 +72,7 @@ pub(crate) fn document(collection: &str, name: &str) -> Key {
     Key { pk: documents(collection), sk: Some(name.to_owned()) }
 }
 
-/// A collection is small and is read as one.
+/// The `pk` of a collection. All documents of one share it: a collection is small and read as one.
 pub(crate) fn documents(collection: &str) -> String {
     format!("d#{collection}")
 }
@@ -86,7 +86,7 @@ pub(crate) fn counter(scope: &Scope) -> Key {
     Key { pk, sk: Some("count".to_owned()) }
 }
 
-/// The local indexes. The attribute has the index's name.
+/// A local index. Its sort key attribute has the index's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Index {
     /// Records by owner; rows by lane and repository.
@@ -95,15 +95,15 @@ pub(crate) enum Index {
     Idle,
     /// Live records by pool; open intents.
     Live,
-    /// Records and rows by when to look at them.
+    /// Records and rows by the time at which they are due.
     Due,
 }
 
 impl Index {
-    /// All of them.
+    /// Every index.
     pub(crate) const ALL: [Self; 4] = [Self::Place, Self::Idle, Self::Live, Self::Due];
 
-    /// The index's and its attribute's name.
+    /// The name of the index and of its attribute.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Place => "by_place",
@@ -123,107 +123,109 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// All sort keys that begin so.
+    /// All sort keys that begin with this text.
     fn beginning(index: Index, with: String) -> Self {
         Self { index, last: format!("{with}{LAST}"), first: with }
     }
 
-    /// Whether nothing can be in it. DynamoDB calls asking for such a range an error.
+    /// Whether no key can be in the range. DynamoDB refuses a query for such a range.
     pub(crate) fn is_empty(&self) -> bool {
         self.first > self.last
     }
 
-    /// What comes after this sort key.
+    /// The rest of the range after this sort key.
     pub(crate) fn after(self, key: &str) -> Self {
         // The least text above `key`: no name has this character.
         Self { first: format!("{key}\u{1}"), ..self }
     }
 }
 
-/// Kinds apart, so that a job and a pool of one name are two owners.
-fn holder(owner: &Owner) -> String {
+/// An owner with its kind, so that a job and a pool of the same name are two owners.
+fn owner_prefix(owner: &Owner) -> String {
     match owner {
-        Owner::Request(id) => format!("request/{id}{APART}"),
-        Owner::Job(id) => format!("job/{id}{APART}"),
-        Owner::Pool(name) => format!("pool/{name}{APART}"),
+        Owner::Request(id) => format!("request/{id}{SEPARATOR}"),
+        Owner::Job(id) => format!("job/{id}{SEPARATOR}"),
+        Owner::Pool(name) => format!("pool/{name}{SEPARATOR}"),
     }
 }
 
-/// Where an owner's records are listed.
+/// The directory of an owner's records.
 pub(crate) fn held_by(owner: &Owner) -> Range {
-    Range::beginning(Index::Place, holder(owner))
+    Range::beginning(Index::Place, owner_prefix(owner))
 }
 
-/// A record's place in its owner's directory.
+/// A record's sort key in its owner's directory.
 pub(crate) fn place(owner: &Owner, id: &InstanceId) -> String {
-    format!("{}{id}", holder(owner))
+    format!("{}{id}", owner_prefix(owner))
 }
 
-/// Where a class's idle records are listed.
+/// The directory of a class's idle records.
 pub(crate) fn idle_in(class: &ClassName) -> Range {
-    Range::beginning(Index::Idle, format!("{class}{APART}"))
+    Range::beginning(Index::Idle, format!("{class}{SEPARATOR}"))
 }
 
-/// A record's place in its class's directory, while it has an advert.
+/// A record's sort key in its class's directory, while it has an advert.
 pub(crate) fn idle(record: &Record) -> Option<String> {
     let State::Idle { since, .. } = record.state else { return None };
-    record.advert().map(|advert| format!("{}{APART}{}", advert.class, timed(since, &record.id)))
+    record.advert().map(|advert| format!("{}{SEPARATOR}{}", advert.class, timed(since, &record.id)))
 }
 
-/// Where a pool's live records are listed.
+/// The directory of a pool's live records.
 pub(crate) fn standing_by(pool: &PoolName) -> Range {
-    Range::beginning(Index::Live, format!("{pool}{APART}"))
+    Range::beginning(Index::Live, format!("{pool}{SEPARATOR}"))
 }
 
-/// Everything that is live.
+/// All live records, or all open intents.
 pub(crate) fn all_live() -> Range {
-    // Below everything that names have; a bound must not be empty.
+    // Sorts below every name; DynamoDB refuses an empty bound.
     Range { index: Index::Live, first: "\u{1}".to_owned(), last: LAST.to_string() }
 }
 
-/// A live record's place, for as long as it lives.
+/// A live record's sort key in its pool's directory.
 pub(crate) fn live(record: &Record) -> Option<String> {
     let pool = record.facts.pool.as_ref().map_or("", PoolName::as_str);
-    record.state.is_live().then(|| format!("{pool}{APART}{}", record.id))
+    record.state.is_live().then(|| format!("{pool}{SEPARATOR}{}", record.id))
 }
 
-/// A time and an id, in the order of times.
+/// A sort key of a time and an id, in the order of times.
 pub(crate) fn timed(at: Timestamp, id: impl std::fmt::Display) -> String {
-    // With the sign flipped, times order as their digits do.
+    // With the sign bit flipped, hexadecimal digits sort as the times do.
     let ordered = at.as_millis().cast_unsigned() ^ (1 << 63);
-    format!("{ordered:016x}{APART}{id}")
+    format!("{ordered:016x}{SEPARATOR}{id}")
 }
 
-/// What is to be looked at by then.
+/// Records or rows that are due by `before`.
 pub(crate) fn due_by(before: Timestamp) -> Range {
     Range { index: Index::Due, first: "0".to_owned(), last: timed(before, LAST) }
 }
 
-/// A row's place in its lane.
+/// A row's sort key in its lane.
 pub(crate) fn waiting(row: &JobRow) -> Option<String> {
-    row.waiting.as_ref().map(|at| format!("{}{APART}{}{APART}{}", at.lane, at.repository, row.job))
+    row.waiting
+        .as_ref()
+        .map(|at| format!("{}{SEPARATOR}{}{SEPARATOR}{}", at.lane, at.repository, row.job))
 }
 
-/// Where a repository's rows wait.
+/// The rows of one repository that wait in a lane.
 pub(crate) fn waiting_at(at: &WaitingAt) -> Range {
-    Range::beginning(Index::Place, format!("{}{APART}{}{APART}", at.lane, at.repository))
+    Range::beginning(Index::Place, format!("{}{SEPARATOR}{}{SEPARATOR}", at.lane, at.repository))
 }
 
-/// Where a lane's rows wait, after those of one repository.
+/// The rows that wait in a lane; with `after`, only those of the repositories after it.
 pub(crate) fn lane(lane: &str, after: Option<&str>) -> Range {
-    let all = Range::beginning(Index::Place, format!("{lane}{APART}"));
+    let all = Range::beginning(Index::Place, format!("{lane}{SEPARATOR}"));
     match after {
-        // Above every job of this repository and below every other repository.
+        // Sorts above every job of this repository and below the next repository.
         Some(repository) => {
-            Range { first: format!("{lane}{APART}{repository}{APART}{LAST}"), ..all }
+            Range { first: format!("{lane}{SEPARATOR}{repository}{SEPARATOR}{LAST}"), ..all }
         }
         None => all,
     }
 }
 
-/// The repository in a row's place.
+/// The repository in a row's sort key.
 pub(crate) fn repository(place: &str) -> Option<Repository> {
-    place.split(APART).nth(1).map(Repository::new)
+    place.split(SEPARATOR).nth(1).map(Repository::new)
 }
 
 #[cfg(test)]
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_holds_its_own_and_nothing_else() {
+    fn an_owners_range_holds_only_its_own_records() {
         let range = held_by(&Owner::Job("j-1".into()));
         let holds = |key: &str| range.first.as_str() <= key && key <= range.last.as_str();
         assert!(holds(&place(&Owner::Job("j-1".into()), &"i-1".into())));
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_skips_itself_and_nothing_more() {
+    fn a_cursor_skips_only_its_own_key() {
         let (one, ten) = (timed(Timestamp::EPOCH, "i-1"), timed(Timestamp::EPOCH, "i-10"));
         let range = due_by(Timestamp::EPOCH).after(&one);
         assert!(range.first > one && range.first < ten && range.last > ten);
@@ -257,16 +259,17 @@ mod tests {
 
     #[test]
     fn a_lane_goes_on_after_a_repository() {
-        let key = |repository: &str| format!("pool/a{APART}{repository}{APART}j-1");
+        let key = |repository: &str| format!("pool/a{SEPARATOR}{repository}{SEPARATOR}j-1");
         let range = lane("pool/a", Some("o/b"));
-        assert!(range.first > key("o/b"), "all its jobs are skipped");
-        assert!(range.first < key("o/b2") && key("o/b2") <= range.last, "its namesakes are not");
-        assert!(range.last < format!("pool/a2{APART}o/a{APART}j-1"));
+        assert!(range.first > key("o/b"), "the repository's jobs are skipped");
+        let is_in_range = range.first < key("o/b2") && key("o/b2") <= range.last;
+        assert!(is_in_range, "a repository whose name begins the same is listed");
+        assert!(range.last < format!("pool/a2{SEPARATOR}o/a{SEPARATOR}j-1"));
         assert_eq!(repository(&key("o/b")), Some(Repository::new("o/b")));
     }
 
     #[test]
-    fn where_an_item_is_never_changes() {
+    fn an_items_key_never_changes() {
         assert_eq!(record(&"i-1".into()), Key { pk: "i#7".into(), sk: Some("i-1".into()) });
         assert_eq!(intent(&"n-1".into()).pk, "n#6");
     }

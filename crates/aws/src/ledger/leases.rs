@@ -1,6 +1,6 @@
 //! Leases by name, compared by revision.
 //!
-//! Not here: when a lease has expired; that is for whoever watches it to say.
+//! Not here: when a lease expires (`bullpen_core::lease`).
 
 use bullpen_core::ids::{LeaseName, Revision};
 use bullpen_core::lease::Lease;
@@ -15,7 +15,7 @@ pub(super) async fn load(table: &Table, name: &LeaseName) -> Result<Option<Lease
     stored.as_ref().map(decode).transpose()
 }
 
-/// Stores `next` as it is if the stored lease is still the one that was seen, or still absent.
+/// Stores `next` unchanged if the stored lease still has revision `seen`, or is still absent.
 pub(super) async fn write(
     table: &Table,
     seen: Option<Revision>,
@@ -45,7 +45,7 @@ mod tests {
     use crate::table::fixture::{is_written_as, stored};
 
     #[test]
-    fn a_lease_is_as_it_always_was() {
+    fn a_lease_matches_its_fixture() {
         let file = include_str!("../../fixtures/v1/lease.json");
         let lease = Lease::first("pool/linux".into(), "holder-1".into()).renewed();
         is_written_as(&item(&lease), file);

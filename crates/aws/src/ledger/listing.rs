@@ -1,9 +1,9 @@
-//! Reading the local indexes: a whole directory, or one page of a sweep.
+//! Read the local indexes: a whole directory, or one page of a sweep.
 //!
-//! An index holds keys only. A listing asks every shard, merges the keys in order, and then reads
-//! the items as they are now.
+//! An index holds keys only. A listing queries every shard, merges the keys in order, and then
+//! reads the current items.
 //!
-//! Not here: what is in an item.
+//! Not here: the contents of an item.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +15,10 @@ use super::keys::{Kind, Range, SHARDS};
 use crate::fault::judge;
 use crate::table::{Item, Key, Stored, Table, s};
 
-/// Keys of one shard that one page of a sweep may hold.
+/// The most keys of one shard in one page of a sweep.
 const KEYS_PER_SHARD: i32 = 50;
 
-/// What one shard answered: sort keys with the ids they belong to, and whether there are more.
+/// One shard's answer: sort keys with their ids, and whether there are more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ShardPage {
     keys: Vec<(String, String)>,
@@ -28,9 +28,9 @@ pub(super) struct ShardPage {
 /// How fresh a listing must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Freshness {
-    /// Sees every write that was answered before it.
+    /// Consistent: sees every write that DynamoDB answered before.
     Directory,
-    /// May lag.
+    /// May lag behind writes.
     Sweep,
 }
 
@@ -87,14 +87,14 @@ pub(super) async fn first_of(
     Ok(found.keys.into_iter().map(|(sort, _)| sort).collect())
 }
 
-/// Merges the shards' keys, up to where the first of them broke off: beyond that it may have some
-/// that belong in between.
+/// Merges the shards' keys, up to the lowest key at which an unfinished shard stopped: that shard
+/// may hold keys that belong between the others' later ones.
 fn merged(shards: Vec<ShardPage>) -> (Vec<(String, String)>, Option<String>) {
-    let broke_off = |found: &ShardPage| {
+    let stopped_at = |found: &ShardPage| {
         let last = found.keys.last().filter(|_| found.more);
         last.map(|(sort, _)| sort.clone())
     };
-    let next = shards.iter().filter_map(broke_off).min();
+    let next = shards.iter().filter_map(stopped_at).min();
     let mut keys: Vec<_> = shards.into_iter().flat_map(|found| found.keys).collect();
     keys.retain(|(sort, _)| next.as_ref().is_none_or(|next| sort <= next));
     keys.sort_unstable();
@@ -113,7 +113,7 @@ async fn all_of(
         let call = query(table, kind, shard, &range).consistent_read(true);
         let found = one_answer(call, range.index.name()).await?;
         keys.extend(found.keys);
-        // Every further answer begins after the last key, so this ends.
+        // Every query begins after the last key found, so the loop ends.
         match keys.last().filter(|_| found.more) {
             Some((last, _)) => range = range.after(last),
             None => return Ok(keys),
@@ -143,7 +143,7 @@ async fn one_answer(call: QueryFluentBuilder, sort: &str) -> Result<ShardPage, F
     Ok(ShardPage { keys, more })
 }
 
-/// The items of these keys as they are now, in the keys' order.
+/// The current items of these keys, in the keys' order.
 async fn read(
     table: &Table,
     kind: Kind,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_ends_where_the_first_shard_broke_off() {
+    fn a_page_ends_where_the_first_unfinished_shard_stopped() {
         let shards = vec![found(&["a", "z"], false), found(&["b", "c"], true), found(&[], false)];
         let (keys, next) = merged(shards);
         assert_eq!((sorts(&keys), next.as_deref()), (vec!["a", "b", "c"], Some("c")));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_one_empty_page() {
+    fn empty_shards_make_one_empty_page() {
         assert_eq!(merged(vec![ShardPage::default(); 8]), (Vec::new(), None));
     }
 }

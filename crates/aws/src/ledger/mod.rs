@@ -1,13 +1,11 @@
 //! The ledger in DynamoDB, in the table `<stack>-state`.
 //!
-//! Every port method is in the module of the items it is about. A write is one call: `PutItem` or
-//! `UpdateItem` where one item changes, `TransactWriteItems` where several must change together. An
-//! item's place in every listing is in the item itself ([`keys`]), so directories neither miss nor
-//! list too much, and a claim costs one call.
+//! A write is one call: `PutItem` or `UpdateItem` for one item, `TransactWriteItems` for several
+//! that must change together. An item itself stores its sort key in every index ([`keys`]), so
+//! directories neither miss an item nor list too much, and a claim costs one call. DynamoDB deletes
+//! items some time after their `forget_at`.
 //!
-//! What may be forgotten is deleted by DynamoDB itself, some time after `forget_at`.
-//!
-//! Not here: whether an event moves a record (`Record::on`), or making the table ([`crate::setup`]).
+//! Not here: transitions (`Record::on`), or creating the table ([`crate::setup`]).
 
 use std::sync::Arc;
 
@@ -43,13 +41,13 @@ mod write;
 pub struct DynamoLedger<C> {
     table: Table,
     clock: Arc<C>,
-    /// Held by whoever changes counters or takes from an intent: two at once would meet at the
-    /// stack's counter, or at the intent, and one of them would have to try again.
+    /// Held by every write that changes a counter or takes a machine from an intent: DynamoDB would
+    /// cancel one of two concurrent transactions on the same item.
     counting: Mutex<()>,
 }
 
 impl<C: Clock> DynamoLedger<C> {
-    /// The ledger of this stack. The clock says what may be forgotten, and nothing else.
+    /// The ledger of this stack. It reads the clock only to set `forget_at` of closed intents.
     pub fn new(config: &SdkConfig, stack: &StackName, clock: Arc<C>) -> Self {
         Self { table: Table::new(config, stack.state_table()), clock, counting: Mutex::new(()) }
     }
@@ -193,7 +191,7 @@ impl<C: Clock> Ledger for DynamoLedger<C> {
     }
 }
 
-/// Refuses what would make a counter wrong for ever.
+/// Refuses a write that would make a counter wrong for ever.
 fn must(holds: bool, rule: &str) -> Result<(), Fault> {
     if holds { Ok(()) } else { Err(Fault::Unclassified(rule.to_owned())) }
 }

@@ -1,12 +1,10 @@
-//! Instances' records: their item, reading, claiming, replacing and listing them.
+//! Records of instances: encode, read, claim, replace and list them.
 //!
-//! A claim is one `UpdateItem` that has read nothing: its condition is what `Record::on` asks of a
-//! claim, and its assignments are what `Record::on` makes of one. So what a claim takes over from
-//! the idle record (the tier, whose code ran last) is in attributes of its own, and the state's
-//! document of a claimed record leaves it to them.
+//! A claim is one `UpdateItem` without a read before it: its condition and its assignments repeat
+//! `Record::on`. The facts that a claim keeps from the idle record (the tier, the trust group that
+//! ran last) are therefore attributes of their own, not parts of the claimed state's document.
 //!
-//! Not here: a machine's first record, which takes its reservation from an intent
-//! ([`super::creation`]).
+//! Not here: a machine's first record ([`super::creation`]).
 
 use aws_sdk_dynamodb::types::{AttributeValue, Put, ReturnValue, TransactWriteItem};
 use bullpen_core::ids::{ClassName, Generation, InstanceId, PoolName, Revision, TrustGroup};
@@ -25,7 +23,7 @@ use crate::fault::judge;
 use crate::table::{ITEM_VERSION, Item, Stored, Table, json, n, s, seconds};
 use crate::transaction::BUILT;
 
-/// What of a record no claim changes.
+/// The parts of a record that no claim changes.
 #[derive(Serialize, Deserialize)]
 struct Lasting {
     facts: InstanceFacts,
@@ -34,7 +32,7 @@ struct Lasting {
     tainted: bool,
 }
 
-/// A record as an item.
+/// Encodes a record as an item.
 pub(super) fn item(record: &Record) -> Item {
     let lasting =
         Lasting { facts: record.facts.clone(), uses: record.uses, tainted: record.tainted };
@@ -71,7 +69,7 @@ pub(super) fn item(record: &Record) -> Item {
     )
 }
 
-/// The record in an item.
+/// Decodes the record in an item.
 pub(super) fn decode(stored: &Stored) -> Result<Record, Fault> {
     let Lasting { facts, uses, tainted } = stored.document("lasting_doc")?;
     let mut state = stored.document("state_doc")?;
@@ -96,17 +94,17 @@ pub(super) async fn load(table: &Table, id: &InstanceId) -> Result<Option<Record
     stored.as_ref().map(decode).transpose()
 }
 
-/// Idle → claimed, if the record as it is now allows it.
+/// Moves a record from idle to claimed, if the stored record allows it.
 pub(super) async fn claim(table: &Table, write: &ClaimWrite) -> Result<Written<Record>, Fault> {
     const CLAIMABLE: &str =
         "v <= :v AND state_name = :idle AND gen = :seen AND idle_until > :too_close";
     const CLAIMED: &str = "SET state_name = :claimed, state_doc = :state, gen = :gen, \
-         rev = rev + :one, trust_before = if_not_exists(trust_now, :nobody), trust_now = :trust, \
+         rev = rev + :one, trust_before = if_not_exists(trust_now, :none), trust_now = :trust, \
          by_place = :place, by_due = :due REMOVE by_idle, idle_until";
     let state = State::Claimed {
         owner: write.owner.clone(),
         claim: write.claim.clone(),
-        // Both are taken from the attributes that the update leaves or copies.
+        // `decode` takes both from the attributes that the update keeps or copies.
         tier: Tier::Released,
         trusted_before: None,
         lease: write.lease,
@@ -126,7 +124,7 @@ pub(super) async fn claim(table: &Table, write: &ClaimWrite) -> Result<Written<R
         .expression_attribute_values(":state", json(&state))
         .expression_attribute_values(":gen", n(write.seen.next()))
         .expression_attribute_values(":one", n(1))
-        .expression_attribute_values(":nobody", AttributeValue::Null(true))
+        .expression_attribute_values(":none", AttributeValue::Null(true))
         .expression_attribute_values(":trust", s(write.trust.as_str()))
         .expression_attribute_values(":place", s(keys::place(&write.owner, &write.id)))
         .expression_attribute_values(":due", s(keys::timed(state.look_at(), &write.id)))
@@ -139,7 +137,7 @@ pub(super) async fn claim(table: &Table, write: &ClaimWrite) -> Result<Written<R
     }
 }
 
-/// Stores `next` one revision above `seen`, if that is what is stored.
+/// Stores `next` with the revision after `seen`, if the stored revision is `seen`.
 pub(super) async fn replace(
     table: &Table,
     seen: Revision,
@@ -150,7 +148,7 @@ pub(super) async fn replace(
     Ok(landed(&put(table, item(&next), Some(seen)).await?, next))
 }
 
-/// Replaces many, each for itself.
+/// Replaces many records; each write is won or lost by itself.
 pub(super) async fn replace_all(
     table: &Table,
     writes: &[(Record, Record)],
@@ -174,7 +172,7 @@ pub(super) async fn replace_all(
     batch::write(table, writes.iter().map(part).collect(), alone).await
 }
 
-/// One of a swap's two, as a part of its transaction.
+/// Replaces a live record, as a part of a transaction.
 pub(super) fn replacing(table: &Table, seen: Revision, next: &Record) -> Put {
     let next = Record { revision: seen.next(), ..next.clone() };
     Put::builder()
@@ -227,7 +225,7 @@ async fn sweep(
 ) -> Result<Page<Record>, Fault> {
     let found = listing::page(table, Kind::Record, range, after, Freshness::Sweep).await?;
     let records: Result<Vec<Record>, Fault> = found.items.iter().map(decode).collect();
-    // What ended meanwhile is over.
+    // The index may lag: drop records that have ended since.
     let items = records?.into_iter().filter(|record| record.state.is_live()).collect();
     Ok(Page { items, next: found.next })
 }
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_record_is_as_it_always_was() {
+    fn an_idle_record_matches_its_fixture() {
         let file = include_str!("../../fixtures/v1/record-idle.json");
         is_written_as(&item(&idle()), file);
         assert_eq!(decode(&stored(file)).unwrap(), idle());
@@ -278,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_claimed_record_takes_tier_and_trust_from_their_attributes() {
-        // As the update of a claim leaves it: no tier and no trust in the document.
+        // As a claim's update leaves it: without tier and trust in the document.
         let file = include_str!("../../fixtures/v1/record-claimed.json");
         let claimed = Record {
             state: State::Claimed {
@@ -294,7 +292,7 @@ mod tests {
         assert_eq!(decode(&Stored::new(item(&claimed)).unwrap()).unwrap(), claimed);
     }
 
-    /// A write unit is a kibibyte; beyond it every write of a record costs two.
+    /// A write unit is one kibibyte; every write of a larger record costs two.
     #[test]
     fn a_record_is_one_write_unit() {
         let size = bytes(&item(&idle()));

@@ -1,6 +1,6 @@
-//! Jobs' rows, compared by revision and listed by where they wait and when to look at them.
+//! Job rows, compared by revision, listed by lane and repository and by the time they are due.
 //!
-//! Not here: what is in a row; its body is the jobs' own.
+//! Not here: the contents of a row's body (`bullpen_core::job`).
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ pub(super) async fn load(table: &Table, job: &JobId) -> Result<Option<JobRow>, F
     stored.as_ref().map(decode).transpose()
 }
 
-/// Stores the row one revision above `seen`, or as the first one.
+/// Stores the row with the revision after `seen`, or with the first revision.
 pub(super) async fn write(
     table: &Table,
     seen: Option<Revision>,
@@ -67,7 +67,7 @@ pub(super) async fn write(
     Ok(landed(&put(table, item(&next), seen).await?, next))
 }
 
-/// Stores a row that is still as it was seen, as a part of a transaction.
+/// Replaces a row that still has its seen revision, as a part of a transaction.
 pub(super) fn replacing(table: &Table, part: &RowSwap) -> Put {
     let next = JobRow { revision: part.seen.next(), ..part.row.clone() };
     Put::builder()
@@ -86,8 +86,8 @@ pub(super) async fn repositories(table: &Table, lane: &str) -> Result<Vec<Reposi
     Ok(found.into_iter().collect())
 }
 
-/// The same in one shard: a few rows at a time, then on to the next repository, however many rows
-/// the last one has.
+/// The repositories in one shard. It reads a few rows at a time and then skips to the next
+/// repository, so a repository with many rows costs no more calls.
 async fn repositories_of(
     table: &Table,
     shard: u64,
@@ -95,7 +95,7 @@ async fn repositories_of(
 ) -> Result<BTreeSet<Repository>, Fault> {
     let mut found = BTreeSet::new();
     let mut last: Option<Repository> = None;
-    // Every further answer begins after a repository, so this ends.
+    // Every query begins after the last repository found, so the loop ends.
     loop {
         let range = keys::lane(lane, last.as_ref().map(Repository::as_str));
         let places = listing::first_of(table, Kind::Row, shard, &range).await?;
@@ -115,7 +115,7 @@ pub(super) async fn waiting(
     let range = keys::waiting_at(at);
     let found = listing::page(table, Kind::Row, range, after, Freshness::Directory).await?;
     let rows: Result<Vec<JobRow>, Fault> = found.items.iter().map(decode).collect();
-    // What moved on meanwhile waits elsewhere, or no more.
+    // Drop rows that have left this lane since the index was read.
     let items = rows?.into_iter().filter(|row| row.waiting.as_ref() == Some(at)).collect();
     Ok(Page { items, next: found.next })
 }
@@ -140,7 +140,7 @@ mod tests {
     use crate::table::fixture::{is_written_as, stored};
 
     #[test]
-    fn a_row_is_as_it_always_was() {
+    fn a_row_matches_its_fixture() {
         let file = include_str!("../../fixtures/v1/row.json");
         let row = JobRow {
             job: "41234567890".into(),

@@ -1,6 +1,7 @@
-//! Two running records exchange owners, with the rows of both jobs: one transaction of four parts.
+//! Swap the owners of two running records and the rows of both jobs, in one transaction of four
+//! writes.
 //!
-//! Not here: noticing that GitHub exchanged two jobs.
+//! Not here: noticing that GitHub swapped two jobs.
 
 use aws_sdk_dynamodb::types::TransactWriteItem;
 use bullpen_core::ports::{Fault, Swap, Written};
@@ -12,7 +13,7 @@ use crate::transaction::{transact, written};
 pub(super) async fn swap(table: &Table, swap: &Swap) -> Result<Written<()>, Fault> {
     let [left, right] = &swap.records;
     let distinct = left.id != right.id && swap.rows[0].row.job != swap.rows[1].row.job;
-    // Equal revisions are equal records, so what was read says what is stored, or the write loses.
+    // Computing from the records as read is safe: if one has changed since, the write loses.
     let (true, Ok(moved_left), Ok(moved_right)) =
         (distinct, left.swapped_with(right), right.swapped_with(left))
     else {

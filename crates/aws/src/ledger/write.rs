@@ -1,6 +1,6 @@
-//! Writing one item on the revision that was read.
+//! Write one item if it still has the revision that the caller read.
 //!
-//! Not here: what is in an item, or writing several ([`crate::transaction`], [`crate::batch`]).
+//! Not here: an item's contents, or writing several ([`crate::transaction`], [`crate::batch`]).
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bullpen_core::ids::Revision;
@@ -9,7 +9,7 @@ use bullpen_core::ports::{Fault, Written};
 use crate::fault::judge;
 use crate::table::{Item, Key, Table, n};
 
-/// An item at this key, of the attributes that it has.
+/// Builds an item from its key and the attributes that are present.
 pub(super) fn item_of<const N: usize>(
     key: &Key,
     attributes: [(&str, Option<AttributeValue>); N],
@@ -21,7 +21,7 @@ pub(super) fn item_of<const N: usize>(
     item
 }
 
-/// Stores an item if what is stored still has this revision, or is still absent.
+/// Stores an item if the stored one still has revision `seen`, or is still absent.
 pub(super) async fn put(
     table: &Table,
     item: Item,
@@ -40,7 +40,7 @@ pub(super) async fn put(
     }
 }
 
-/// A write's answer, with what it stored.
+/// A write's answer, with the value that it stored.
 pub(super) fn landed<T>(written: &Written<()>, stored: T) -> Written<T> {
     match written {
         Written::Won(()) => Written::Won(stored),

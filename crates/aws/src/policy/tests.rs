@@ -1,6 +1,6 @@
-//! What policies allow, and what they do not.
+//! Tests of what each party's policy allows and denies.
 //!
-//! Not here: whether they are the calls that are made.
+//! Not here: whether the policies fit the calls that Bullpen makes.
 
 use super::*;
 
@@ -23,14 +23,14 @@ fn statements(party: Party) -> Vec<Value> {
 }
 
 fn allows(party: Party, action: &str) -> Vec<Value> {
-    let has = |one: &Value| one["Action"].as_array().unwrap().iter().any(|is| is == action);
-    let allow = |one: &Value| one["Effect"] == "Allow" && has(one);
+    let has = |found: &Value| found["Action"].as_array().unwrap().iter().any(|is| is == action);
+    let allow = |found: &Value| found["Effect"] == "Allow" && has(found);
     statements(party).into_iter().filter(allow).collect()
 }
 
-/// Nothing that changes a machine or a template is allowed without the stack's tag.
+/// The policies allow no change to a machine or a template without the stack's tag.
 #[test]
-fn what_changes_something_in_ec2_is_bound_to_the_tag() {
+fn every_change_in_ec2_requires_the_stacks_tag() {
     for party in [ControlPlane, Workflow] {
         for action in [
             "ec2:StartInstances",
@@ -40,25 +40,25 @@ fn what_changes_something_in_ec2_is_bound_to_the_tag() {
             "ec2:CreateLaunchTemplate",
             "ec2:DeleteLaunchTemplate",
         ] {
-            for one in allows(party, action) {
-                let equals = &one["Condition"]["StringEquals"];
+            for statement in allows(party, action) {
+                let equals = &statement["Condition"]["StringEquals"];
                 let carries = equals["aws:ResourceTag/bullpen:stack"] == "prod";
                 let is_given = equals["aws:RequestTag/bullpen:stack"] == "prod";
-                assert!(carries || is_given, "{party:?} {action}: {one}");
+                assert!(carries || is_given, "{party:?} {action}: {statement}");
             }
         }
     }
 }
 
 #[test]
-fn nobody_may_do_anything_with_a_star_and_ids_are_told_apart() {
+fn no_action_has_a_star_and_statement_ids_are_unique() {
     for party in [ControlPlane, Workflow, Instance] {
         let mut ids = Vec::new();
-        for one in statements(party) {
-            let id = one["Sid"].as_str().unwrap().to_owned();
+        for statement in statements(party) {
+            let id = statement["Sid"].as_str().unwrap().to_owned();
             assert!(!ids.contains(&id) && id.bytes().all(|b| b.is_ascii_alphanumeric()));
             ids.push(id);
-            for action in one["Action"].as_array().unwrap() {
+            for action in statement["Action"].as_array().unwrap() {
                 let action = action.as_str().unwrap();
                 assert!(action.contains(':') && !action.contains('*'), "{action}");
             }
@@ -73,15 +73,16 @@ fn an_instance_reaches_its_own_two_items_and_its_programs() {
         read["Resource"],
         json!(["arn:aws:dynamodb:eu-west-1:123456789012:table/prod-mailbox"])
     );
-    let keys =
-        |one: &Value| one["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"].clone();
+    let keys = |statement: &Value| {
+        statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"].clone()
+    };
     assert_eq!(keys(read), json!(["in#${aws:userid}"]));
     let [write] = &allows(Instance, "dynamodb:UpdateItem")[..] else { panic!("one statement") };
     assert_eq!(keys(write), json!(["out#${aws:userid}"]));
     let [fetch] = &allows(Instance, "s3:GetObject")[..] else { panic!("one statement") };
     assert_eq!(fetch["Resource"], json!(["arn:aws:s3:::bucket/agent"]));
     assert_eq!(allows(Instance, "ec2:CreateTags").len(), 0);
-    assert!(statements(Instance).iter().any(|one| one["Effect"] == "Deny"));
+    assert!(statements(Instance).iter().any(|statement| statement["Effect"] == "Deny"));
     let allowed = allowed(Instance);
     assert_eq!(allowed.len(), 3, "{allowed:?}");
     let without = PolicySettings { fetched: Vec::new(), ..settings() };
@@ -90,7 +91,7 @@ fn an_instance_reaches_its_own_two_items_and_its_programs() {
 }
 
 #[test]
-fn a_workflow_makes_and_removes_no_stores_and_stops_nothing() {
+fn a_workflow_creates_and_removes_no_store_and_stops_no_machine() {
     for action in [
         "dynamodb:CreateTable",
         "dynamodb:DeleteTable",
@@ -103,17 +104,18 @@ fn a_workflow_makes_and_removes_no_stores_and_stops_nothing() {
         assert_eq!(allows(Workflow, action).len(), 0, "{action}");
         assert_eq!(allows(ControlPlane, action).len(), 1, "{action}");
     }
-    let more: Vec<_> = allowed(Workflow);
-    let all = allowed(ControlPlane);
-    assert!(more.iter().all(|one| all.contains(one)), "a workflow may no more than the service");
+    let (step, service) = (allowed(Workflow), allowed(ControlPlane));
+    let is_subset = step.iter().all(|action| service.contains(action));
+    assert!(is_subset, "the policy allows a workflow more than the service");
 }
 
-/// Tokens that register and remove runners are for steps that have no credential of their own.
+/// Stored tokens register and remove runners; only steps without a credential of their own use
+/// them.
 #[test]
-fn a_workflow_reads_no_kept_token_unless_it_needs_them() {
+fn a_workflow_reads_no_stored_token_unless_it_needs_them() {
     let denies = |settings: &PolicySettings| -> Vec<Value> {
         let statements = document(Workflow, settings)["Statement"].as_array().unwrap().clone();
-        statements.into_iter().filter(|one| one["Effect"] == "Deny").collect()
+        statements.into_iter().filter(|statement| statement["Effect"] == "Deny").collect()
     };
     let [deny, of_orders] = &denies(&settings())[..] else { panic!("two statements") };
     assert_eq!(
@@ -124,21 +126,23 @@ fn a_workflow_reads_no_kept_token_unless_it_needs_them() {
     assert_eq!(crate::ledger::keys::documents(parameters::TOKENS), "d#tokens");
     let table = "arn:aws:dynamodb:eu-west-1:123456789012:table/prod-state";
     assert_eq!(deny["Resource"], json!([table, format!("{table}/index/*")]));
-    // Whatever else is allowed on items of that table is denied on these.
+    // The deny covers every action that the policy allows on other items of that table.
     for (action, _) in allowed(Workflow) {
         let on_items = action.starts_with("dynamodb:") && !action.contains("Describe");
-        let is_denied = deny["Action"].as_array().unwrap().iter().any(|one| one == action);
+        let is_denied = deny["Action"].as_array().unwrap().iter().any(|denied| denied == action);
         assert_eq!(is_denied, on_items, "{action}");
     }
     let needed = PolicySettings { kept_tokens: true, ..settings() };
     assert_eq!(denies(&needed), std::slice::from_ref(of_orders));
 }
 
-/// Orders hold what runners register with. A step settles one that it wrote, and needs no others.
+/// Orders hold the credentials of runners. A step reads only an order of its own, to settle a
+/// write.
 #[test]
-fn a_workflow_reads_no_orders_at_once() {
+fn a_workflow_cannot_read_orders_in_batches() {
     let statements = statements(Workflow);
-    let deny = statements.iter().find(|one| one["Sid"] == "OrdersOneByOne").expect("a statement");
+    let is_deny = |statement: &&Value| statement["Sid"] == "OrdersOneByOne";
+    let deny = statements.iter().find(is_deny).expect("a statement");
     assert_eq!(deny["Effect"], "Deny");
     assert_eq!(deny["Action"], json!(["dynamodb:BatchGetItem", "dynamodb:Query"]));
     assert_eq!(
@@ -153,7 +157,7 @@ fn a_workflow_reads_no_orders_at_once() {
     assert!(!of_service.contains("OrdersOneByOne"));
 }
 
-/// IAM takes managed policies of up to 6,144 characters, white space apart.
+/// IAM accepts managed policies of up to 6,144 characters, not counting white space.
 #[test]
 fn policies_are_short_enough_for_iam() {
     for party in [ControlPlane, Workflow, Instance] {
@@ -163,13 +167,13 @@ fn policies_are_short_enough_for_iam() {
 }
 
 #[test]
-fn names_are_of_the_world_that_the_region_is_in() {
-    for (region, world) in [("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")] {
-        let there = PolicySettings { region: region.to_owned(), ..settings() };
+fn arns_have_the_partition_of_the_region() {
+    for (region, partition) in [("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")] {
+        let settings = PolicySettings { region: region.to_owned(), ..settings() };
         for party in [Party::ControlPlane, Party::Instance, Party::Workflow] {
-            let text = document(party, &there).to_string();
+            let text = document(party, &settings).to_string();
             assert!(
-                text.contains(&format!("arn:{world}:")) && !text.contains("arn:aws:"),
+                text.contains(&format!("arn:{partition}:")) && !text.contains("arn:aws:"),
                 "{text}"
             );
         }

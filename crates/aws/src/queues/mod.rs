@@ -1,8 +1,8 @@
 //! Queues in SQS, standard and FIFO.
 //!
-//! A queue is found by its name ([`crate::names`]); the address that SQS knows it by is asked for
-//! once and remembered until it turns out to be gone. SQS counts in whole seconds: what is to be
-//! hidden is hidden for the next whole second, and no longer than SQS allows.
+//! This module looks a queue's address up by its name ([`crate::names`]) and caches it until SQS
+//! says that the queue does not exist. SQS counts in whole seconds: delays and visibility timeouts
+//! are rounded up, to at most what SQS allows.
 //!
 //! Not here: what messages say, or who sends them.
 
@@ -27,24 +27,24 @@ use crate::names::{self, FIFO_ENDING, StackName};
 mod sending;
 mod specs;
 
-/// The longest that SQS waits for a message.
+/// The longest time that SQS waits for a message.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-/// The longest that SQS hides a received message.
+/// The longest time that SQS hides a received message.
 const HIDDEN_MAX: Duration = Duration::from_secs(12 * 3_600);
-/// Addresses that are remembered; a stack has a queue per class.
-const REMEMBERED_MAX: usize = 4_096;
+/// The most cached addresses; a stack has a queue per class.
+const CACHED_MAX: usize = 4_096;
 const BUILT: &str = "everything that the request needs is set";
 
 /// The queues of one stack.
 pub struct SqsQueues {
     client: Client,
     stack: StackName,
-    /// How long a call may take that does not wait for anything.
-    patience: Duration,
-    found: Mutex<BTreeMap<QueueName, Address>>,
+    /// The timeout of a call without a wait for messages.
+    call_timeout: Duration,
+    addresses: Mutex<BTreeMap<QueueName, Address>>,
 }
 
-/// Where a queue is.
+/// The address and kind of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Address {
     url: String,
@@ -54,27 +54,27 @@ struct Address {
 impl SqsQueues {
     /// The queues of this stack.
     pub fn new(config: &SdkConfig, stack: &StackName) -> Self {
-        let patience = config.timeout_config().and_then(TimeoutConfig::operation_timeout);
+        let timeout = config.timeout_config().and_then(TimeoutConfig::operation_timeout);
         Self {
             client: Client::new(config),
             stack: stack.clone(),
-            patience: patience.unwrap_or(CALL_TIMEOUT),
-            found: Mutex::default(),
+            call_timeout: timeout.unwrap_or(CALL_TIMEOUT),
+            addresses: Mutex::default(),
         }
     }
 
-    /// Where a queue is. A caller knows its name and not its kind, so both spellings are tried.
+    /// The address of a queue. The caller does not know the queue's kind, so both names are tried.
     async fn address(&self, queue: &QueueName) -> Result<Address, Fault> {
-        if let Some(known) = self.remembered(queue) {
-            return Ok(known);
+        if let Some(cached) = self.cached(queue) {
+            return Ok(cached);
         }
         let name = names::queue(&self.stack, queue);
-        for (spelling, fifo) in [(name.clone(), false), (name + FIFO_ENDING, true)] {
-            match self.client.get_queue_url().queue_name(spelling).send().await {
+        for (name, fifo) in [(name.clone(), false), (name + FIFO_ENDING, true)] {
+            match self.client.get_queue_url().queue_name(name).send().await {
                 Ok(answer) => {
-                    let url = answer.queue_url.ok_or_else(|| nothing_said("a queue's address"))?;
+                    let url = answer.queue_url.ok_or_else(|| missing("a queue's address"))?;
                     let address = Address { url, fifo };
-                    self.remember(queue, address.clone());
+                    self.cache(queue, address.clone());
                     return Ok(address);
                 }
                 Err(error) => match judge(&error).fault() {
@@ -86,44 +86,45 @@ impl SqsQueues {
         Err(Fault::NotFound)
     }
 
-    fn remembered(&self, queue: &QueueName) -> Option<Address> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).get(queue).cloned()
+    fn cached(&self, queue: &QueueName) -> Option<Address> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).get(queue).cloned()
     }
 
-    fn remember(&self, queue: &QueueName, address: Address) {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if found.len() >= REMEMBERED_MAX {
-            found.clear();
+    fn cache(&self, queue: &QueueName, address: Address) {
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        if addresses.len() >= CACHED_MAX {
+            addresses.clear();
         }
-        found.insert(queue.clone(), address);
+        addresses.insert(queue.clone(), address);
     }
 
-    /// A queue that is gone may come back as another kind, so its address is forgotten.
+    /// Drops the cached address of a deleted queue: `bullpen refresh` may recreate it as another
+    /// kind.
     fn forget_if_gone(&self, queue: &QueueName, fault: Fault) -> Fault {
         if fault == Fault::NotFound {
-            tracing::warn!(%queue, "QueueDoesNotExist: it is gone; `bullpen refresh` makes it again");
+            tracing::warn!(%queue, "QueueDoesNotExist: `bullpen refresh` creates the queue");
             self.forget(queue);
         }
         fault
     }
 
     fn forget(&self, queue: &QueueName) {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
     }
 }
 
-fn nothing_said(about: &str) -> Fault {
-    Fault::Unclassified(format!("SQS answered without {about}"))
+fn missing(value: &str) -> Fault {
+    Fault::Unclassified(format!("SQS answered without {value}"))
 }
 
-/// Whole seconds, never less than asked for, up to what SQS allows.
+/// Rounds up to whole seconds, to at most `most`.
 fn whole_seconds(wait: Duration, most: Duration) -> i32 {
     let up = u64::from(wait.subsec_nanos() > 0);
     let seconds = wait.as_secs().saturating_add(up).min(most.as_secs());
     i32::try_from(seconds).unwrap_or(i32::MAX)
 }
 
-/// Whether this is what SQS says to a receipt that is no good any more, or never was.
+/// Whether this is SQS's error for a receipt that has expired or is invalid.
 fn is_stale_receipt(code: &str, message: &str) -> bool {
     let code = code.rsplit('.').next().unwrap_or(code);
     matches!(code, "ReceiptHandleIsInvalid" | "MessageNotInflight" | "InvalidIdFormat")
@@ -133,7 +134,7 @@ fn is_stale_receipt(code: &str, message: &str) -> bool {
 impl Queues for SqsQueues {
     async fn ensure(&self, spec: &QueueSpec) -> Result<(), Fault> {
         let address = specs::ensure(self, spec).await?;
-        self.remember(&spec.name, address);
+        self.cache(&spec.name, address);
         Ok(())
     }
 
@@ -162,7 +163,7 @@ impl Queues for SqsQueues {
         for batch in messages.chunks(MESSAGES_PER_CALL_MAX) {
             match sending::batch(&self.client, &address, batch).await {
                 Ok(answered) => answers.extend(answered),
-                // Some of an earlier batch may have been sent, so this is not "none was sent".
+                // An earlier batch may have been sent, so the whole call has not failed.
                 Err(fault) if !answers.is_empty() => {
                     answers.extend(batch.iter().map(|_| Err(fault.clone())));
                 }
@@ -180,8 +181,8 @@ impl Queues for SqsQueues {
     ) -> Result<Vec<Delivery>, Fault> {
         let address = self.address(queue).await?;
         let max = max.clamp(1, MESSAGES_PER_CALL_MAX);
-        let with_patience = aws_sdk_sqs::config::Builder::new()
-            .timeout_config(timeouts(self.patience + wait.min(WAIT_MAX)));
+        let longer_timeout = aws_sdk_sqs::config::Builder::new()
+            .timeout_config(timeouts(self.call_timeout + wait.min(WAIT_MAX)));
         let answer = self
             .client
             .receive_message()
@@ -190,7 +191,7 @@ impl Queues for SqsQueues {
             .wait_time_seconds(whole_seconds(wait, WAIT_MAX))
             .message_system_attribute_names(MessageSystemAttributeName::ApproximateReceiveCount)
             .customize()
-            .config_override(with_patience)
+            .config_override(longer_timeout)
             .send()
             .await
             .map_err(|error| self.forget_if_gone(queue, judge(&error).fault()))?;
@@ -209,9 +210,9 @@ impl Queues for SqsQueues {
             let answer =
                 answer.map_err(|error| self.forget_if_gone(queue, judge(&error).fault()))?;
             for failed in answer.failed {
-                let said = failed.message.unwrap_or_default();
-                if !is_stale_receipt(&failed.code, &said) {
-                    return Err(sending::entry_fault(&failed.code, &said, failed.sender_fault));
+                let message = failed.message.unwrap_or_default();
+                if !is_stale_receipt(&failed.code, &message) {
+                    return Err(sending::entry_fault(&failed.code, &message, failed.sender_fault));
                 }
             }
         }
@@ -258,8 +259,8 @@ impl Queues for SqsQueues {
         let answer = answer.map_err(|error| self.forget_if_gone(queue, judge(&error).fault()))?;
         let found = answer.attributes.unwrap_or_default();
         let count = |name: &QueueAttributeName| {
-            let text = found.get(name).ok_or_else(|| nothing_said("a queue's depth"))?;
-            text.parse().map_err(|_| nothing_said("a number for a queue's depth"))
+            let text = found.get(name).ok_or_else(|| missing("a queue's depth"))?;
+            text.parse().map_err(|_| missing("a number for a queue's depth"))
         };
         Ok(Depth {
             visible: count(&Visible)?,
@@ -275,8 +276,8 @@ fn delivery(message: Message) -> Result<Delivery, Fault> {
         .as_ref()
         .and_then(|found| found.get(&MessageSystemAttributeName::ApproximateReceiveCount))
         .and_then(|count| count.parse().ok())
-        .ok_or_else(|| nothing_said("a receive count"))?;
-    let receipt = message.receipt_handle.ok_or_else(|| nothing_said("a receipt"))?;
+        .ok_or_else(|| missing("a receive count"))?;
+    let receipt = message.receipt_handle.ok_or_else(|| missing("a receipt"))?;
     let body = message.body.unwrap_or_default();
     Ok(Delivery { body, receipt: Receipt::new(receipt), receives })
 }
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_is_rounded_up_and_held_to_what_sqs_allows() {
+    fn time_is_rounded_up_to_at_most_what_sqs_allows() {
         let seconds = |millis| whole_seconds(Duration::from_millis(millis), WAIT_MAX);
         assert_eq!((seconds(0), seconds(1), seconds(1_000), seconds(1_001)), (0, 1, 1, 2));
         assert_eq!(seconds(60_000), 20);

@@ -1,6 +1,6 @@
-//! Sending a batch, and dealing its answer out.
+//! Send a batch, and give each message its part of the answer.
 //!
-//! Not here: how many messages make a batch.
+//! Not here: the size of a batch ([`super::SqsQueues`]).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use bullpen_core::ports::{Fault, Outgoing};
 
 use super::{Address, BUILT, Verdict, by_code, judge, whole_seconds};
 
-/// The longest that SQS delays a message.
+/// The longest time that SQS delays a message.
 const DELAY_MAX: std::time::Duration = std::time::Duration::from_secs(15 * 60);
 
 /// Sends one batch; one answer per message, in order.
@@ -27,8 +27,8 @@ pub(super) async fn batch(
         .collect();
     let call = client.send_message_batch().queue_url(&address.url);
     match call.set_entries(Some(entries)).send().await.map_err(|error| judge(&error)) {
-        Ok(answer) => Ok(dealt(messages.len(), answer)),
-        // They may all have been sent.
+        Ok(answer) => Ok(answers(messages.len(), answer)),
+        // SQS may have sent them all.
         Err(Verdict::Open(how)) => {
             Ok(messages.iter().map(|_| Err(Fault::Unavailable(how.clone()))).collect())
         }
@@ -43,23 +43,24 @@ fn entry(address: &Address, number: usize, message: &Outgoing) -> SendMessageBat
         (Some(fifo), true) => {
             entry.message_group_id(&fifo.group).message_deduplication_id(&fifo.deduplication)
         }
-        // SQS itself refuses a message without a group, or a group where there are none.
+        // SQS itself refuses a FIFO message without a group.
         (_, true) => entry,
         (_, false) => entry.delay_seconds(whole_seconds(message.delay, DELAY_MAX)),
     };
     entry.build().expect(BUILT)
 }
 
-/// One answer per message: what SQS does not mention may have been sent.
-fn dealt(messages: usize, answer: SendMessageBatchOutput) -> Vec<Result<(), Fault>> {
+/// One answer per message. SQS may have sent a message that its answer omits.
+fn answers(messages: usize, answer: SendMessageBatchOutput) -> Vec<Result<(), Fault>> {
     let sent = answer.successful.into_iter().map(|sent| (sent.id, Ok(())));
     let failed = answer.failed.into_iter().map(|failed| {
-        let said = failed.message.unwrap_or_default();
-        (failed.id, Err(entry_fault(&failed.code, &said, failed.sender_fault)))
+        let message = failed.message.unwrap_or_default();
+        (failed.id, Err(entry_fault(&failed.code, &message, failed.sender_fault)))
     });
     let mut answers: BTreeMap<String, Result<(), Fault>> = sent.chain(failed).collect();
-    let unsaid = || Err(Fault::unavailable("SQS did not say whether a message was sent"));
-    (0..messages).map(|number| answers.remove(&number.to_string()).unwrap_or_else(unsaid)).collect()
+    let omitted = || Err(Fault::unavailable("SQS did not say whether a message was sent"));
+    let answer = |number: usize| answers.remove(&number.to_string()).unwrap_or_else(omitted);
+    (0..messages).map(answer).collect()
 }
 
 /// The fault of one entry of a batch.
@@ -86,11 +87,11 @@ mod tests {
             .failed(failed("1", "InvalidMessageContents", true))
             .build()
             .unwrap();
-        let answers = dealt(4, answer);
+        let answers = answers(4, answer);
         assert!(matches!(answers[0], Err(Fault::Unavailable(_))));
         let why = "InvalidMessageContents: why".to_owned();
         assert_eq!(answers[1], Err(Fault::Unclassified(why)));
         assert_eq!(answers[2], Ok(()));
-        assert!(matches!(answers[3], Err(Fault::Unavailable(_))), "nothing was said of it");
+        assert!(matches!(answers[3], Err(Fault::Unavailable(_))), "SQS's answer omits it");
     }
 }

@@ -1,19 +1,20 @@
-//! What a queue is: making it, and making it be as described.
+//! Create a queue and keep its attributes as its spec says.
 //!
 //! Not here: a queue's name ([`crate::names`]).
 
 use aws_sdk_sqs::types::QueueAttributeName;
 use bullpen_core::ports::{Fault, QueueKind, QueueSpec};
 
-use super::{Address, HIDDEN_MAX, SqsQueues, nothing_said, whole_seconds};
+use super::{Address, HIDDEN_MAX, SqsQueues, missing, whole_seconds};
 use crate::fault::judge;
 use crate::names::{self, FIFO_ENDING};
 
-/// How long SQS keeps a message at most.
+/// The longest time that SQS keeps a message.
 const RETENTION_MAX: std::time::Duration = std::time::Duration::from_secs(14 * 86_400);
 
-/// Makes the queue if it is missing, by nothing but its name and kind, so that one that is there is
-/// never in the way; then sets what is not as described. A queue that is as described is only looked at.
+/// Creates the queue if it is missing, with its name and kind only: SQS would refuse other
+/// attributes if another process has just created it. Then sets the attributes that differ from the
+/// spec.
 pub(super) async fn ensure(queues: &SqsQueues, spec: &QueueSpec) -> Result<Address, Fault> {
     let fifo = spec.kind == QueueKind::Fifo;
     let name = names::queue(&queues.stack, &spec.name);
@@ -35,16 +36,16 @@ pub(super) async fn ensure(queues: &SqsQueues, spec: &QueueSpec) -> Result<Addre
     Ok(Address { url, fifo })
 }
 
-/// What a queue is like, as SQS tells it.
+/// A queue's attributes, as SQS reports them.
 #[expect(clippy::disallowed_types, reason = "the SDK's type; nothing here depends on its order")]
 type Attributes = std::collections::HashMap<QueueAttributeName, String>;
 
-/// Where a queue is and what it is like, if it is there. The address of one that is being removed is
-/// still told, and nothing else of it.
+/// The address and attributes of a queue, if it exists. While SQS removes a queue it still reports
+/// the address, but no attributes.
 async fn look(queues: &SqsQueues, name: &str) -> Result<Option<(String, Attributes)>, Fault> {
     let answer = queues.client.get_queue_url().queue_name(name).send().await;
     let url = match answer.map_err(|error| judge(&error).fault()) {
-        Ok(answer) => answer.queue_url.ok_or_else(|| nothing_said("a queue's address"))?,
+        Ok(answer) => answer.queue_url.ok_or_else(|| missing("a queue's address"))?,
         Err(Fault::NotFound) => return Ok(None),
         Err(fault) => return Err(fault),
     };
@@ -59,8 +60,8 @@ async fn create(queues: &SqsQueues, name: String, fifo: bool) -> Result<String, 
     let create = queues.client.create_queue().queue_name(name);
     let create =
         if fifo { create.attributes(QueueAttributeName::FifoQueue, "true") } else { create };
-    let made = create.send().await.map_err(|error| judge(&error).fault())?;
-    made.queue_url.ok_or_else(|| nothing_said("a queue's address"))
+    let created = create.send().await.map_err(|error| judge(&error).fault())?;
+    created.queue_url.ok_or_else(|| missing("a queue's address"))
 }
 
 async fn attributes(queues: &SqsQueues, url: &str) -> Result<Attributes, Fault> {
@@ -75,7 +76,7 @@ async fn attributes(queues: &SqsQueues, url: &str) -> Result<Attributes, Fault> 
     Ok(answer.attributes.unwrap_or_default())
 }
 
-/// Those of the numbers that are others.
+/// The durations that differ from the spec.
 fn changes(spec: &QueueSpec, found: &Attributes) -> Vec<(QueueAttributeName, String)> {
     let hidden = whole_seconds(spec.visibility, HIDDEN_MAX).to_string();
     let kept = whole_seconds(spec.retention, RETENTION_MAX).to_string();
@@ -86,7 +87,7 @@ fn changes(spec: &QueueSpec, found: &Attributes) -> Vec<(QueueAttributeName, Str
     wanted.into_iter().filter(|(name, value)| found.get(name) != Some(value)).collect()
 }
 
-/// Where worn messages go, if that is to change. An empty text takes an earlier policy away.
+/// The change of the dead-letter policy, if one is needed. An empty text removes the old policy.
 async fn redrive(
     queues: &SqsQueues,
     spec: &QueueSpec,
@@ -102,13 +103,13 @@ async fn redrive(
     let call = call.attribute_names(QueueAttributeName::QueueArn);
     let answer = call.send().await.map_err(|error| judge(&error).fault())?;
     let arn = answer.attributes.and_then(|mut found| found.remove(&QueueAttributeName::QueueArn));
-    let arn = arn.ok_or_else(|| nothing_said("a queue's ARN"))?;
-    let says_so = earlier.is_some_and(|policy| is_policy(policy, &arn, *receives));
+    let arn = arn.ok_or_else(|| missing("a queue's ARN"))?;
+    let is_current = earlier.is_some_and(|policy| is_policy(policy, &arn, *receives));
     let policy = serde_json::json!({ "deadLetterTargetArn": arn, "maxReceiveCount": receives });
-    Ok((!says_so).then(|| (name, policy.to_string())))
+    Ok((!is_current).then(|| (name, policy.to_string())))
 }
 
-/// Whether a policy says this; SQS may tell the number as text.
+/// Whether a policy has this target and count; SQS may write the count as text.
 fn is_policy(policy: &str, arn: &str, receives: u32) -> bool {
     let Ok(policy) = serde_json::from_str::<serde_json::Value>(policy) else { return false };
     let count = &policy["maxReceiveCount"];
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_is_known_again_however_sqs_writes_it() {
+    fn a_policy_is_recognized_in_every_spelling_of_sqs() {
         for written in [
             r#"{"maxReceiveCount":"3","deadLetterTargetArn":"arn:a"}"#,
             r#"{"deadLetterTargetArn": "arn:a", "maxReceiveCount": 3}"#,

@@ -1,6 +1,6 @@
-//! An instance's metadata, version 2: nothing without a token.
+//! A stand-in for an instance's metadata service, version 2: it refuses requests without a token.
 //!
-//! Not here: anything that an agent does not ask for (the test EC2 has more).
+//! Not here: items that an agent does not read (the test EC2 has more).
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -10,29 +10,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const TOKEN: &str = "a-token";
 
 #[derive(Debug, Default)]
-struct Book {
+struct State {
     items: BTreeMap<String, String>,
-    looks: u64,
+    answered: u64,
     refused: u64,
 }
 
-/// The service of one instance, for as long as the test's process lives.
+/// The metadata service of one instance, for as long as the test's process lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Metadata {
     address: SocketAddr,
-    book: Arc<Mutex<Book>>,
+    state: Arc<Mutex<State>>,
 }
 
 impl Metadata {
     pub(crate) fn of(instance: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-        let address = listener.local_addr().expect("it is bound");
-        let metadata = Self { address, book: Arc::default() };
+        let address = listener.local_addr().expect("a bound listener");
+        let metadata = Self { address, state: Arc::default() };
         metadata.set("/latest/meta-data/instance-id", instance);
         let server = metadata.clone();
         std::thread::spawn(move || {
             for caller in listener.incoming().flatten() {
-                // A caller that went away is none of the test's business.
+                // A caller may close the connection early.
                 let _ = server.answer(&caller);
             }
         });
@@ -44,24 +44,24 @@ impl Metadata {
     }
 
     pub(crate) fn set(&self, path: &str, text: &str) {
-        self.book().items.insert(path.to_owned(), text.to_owned());
+        self.state().items.insert(path.to_owned(), text.to_owned());
     }
 
-    /// How often something was asked for with a token.
-    pub(crate) fn looks(&self) -> u64 {
-        self.book().looks
+    /// The number of requests with a token.
+    pub(crate) fn answered(&self) -> u64 {
+        self.state().answered
     }
 
-    /// How often without one.
+    /// The number of requests without a token.
     pub(crate) fn refused(&self) -> u64 {
-        self.book().refused
+        self.state().refused
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One request, and the connection is closed.
+    /// Answers one request and closes the connection.
     fn answer(&self, caller: &TcpStream) -> io::Result<()> {
         let mut lines = BufReader::new(caller);
         let mut request = String::new();
@@ -95,12 +95,12 @@ impl Metadata {
         if (method, path) == ("PUT", "/latest/api/token") {
             return (200, TOKEN.to_owned());
         }
-        let mut book = self.book();
+        let mut state = self.state();
         if !has_token {
-            book.refused += 1;
+            state.refused += 1;
             return (401, String::new());
         }
-        book.looks += 1;
-        book.items.get(path).map_or((404, String::new()), |text| (200, text.clone()))
+        state.answered += 1;
+        state.items.get(path).map_or((404, String::new()), |text| (200, text.clone()))
     }
 }

@@ -1,4 +1,7 @@
-//! Shell scripts pass shellcheck: the boot script in every shape, and those of the repository.
+//! Shell scripts pass shellcheck: the boot script in every shape, and the scripts of the
+//! repository.
+//!
+//! Not here: running the boot script (the other modules).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +13,11 @@ use bullpen_core::download::Download;
 
 use crate::plan;
 
-/// Those that fetch, which have the fetching before them.
+/// The scripts that download; they run with the functions of `FETCH` before them.
 const FETCHING: &[&str] =
     &["crates/agent/src/machine/download.sh", "crates/agent/src/machine/fetched.sh"];
 
-/// The repository's own, from its root.
+/// The other scripts of the repository, from its root.
 const SCRIPTS: &[&str] = &[
     ".ci/run",
     "crates/agent/src/machine/guard.sh",
@@ -25,12 +28,12 @@ const SCRIPTS: &[&str] = &[
 fn shellcheck(scripts: &[PathBuf]) {
     let program =
         bullpen_faulty::tool("BULLPEN_SHELLCHECK", "shellcheck-", Path::new("bin/shellcheck"))
-            .expect("shellcheck is not there; `cargo xtask tools` installs it, once");
-    let output = Command::new(program).arg("--norc").args(scripts).output().expect("it runs");
+            .expect("shellcheck not found; `cargo xtask tools` installs it, once");
+    let output = Command::new(program).arg("--norc").args(scripts).output().expect("shellcheck");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// With and without each part.
+/// Plans with and without each optional part.
 fn shapes() -> Vec<BootPlan> {
     let fetched = Download { url: "s3://bucket/it's".to_owned(), sha256: "0".repeat(64) };
     let mut shapes = Vec::new();

@@ -1,6 +1,7 @@
-//! One machine: booted by the launch hook as the test EC2 would, and looked at when it is off.
+//! One machine: the launch hook boots it as the test EC2 would, and the tests examine it when it is
+//! off.
 //!
-//! Not here: what is on it (`tests/machine`).
+//! Not here: what the machine plays (`tests/machine`).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::web::python;
 
-/// What a boot may take unless told otherwise; nothing waits this long unless it fails.
+/// The longest time from boot to power-off; only a failing test takes this long.
 const WITHIN_SECONDS: u32 = 120;
 const AGENT: &str = "opt/bullpen/bullpen-agent";
 const NAME: &str = "i-0";
@@ -33,12 +34,12 @@ impl Machine {
         Self { directory, environment: Vec::new(), within_seconds: WITHIN_SECONDS }
     }
 
-    /// One whose image has this agent.
+    /// A machine whose image has this agent.
     pub(crate) fn with_agent(agent: &str) -> Self {
         Self::new().with_file(AGENT, agent)
     }
 
-    /// One whose image has this file.
+    /// Adds a file to the image.
     pub(crate) fn with_file(self, path: &str, text: &str) -> Self {
         let path = self.directory.path().join("image").join(path);
         fs::create_dir_all(path.parent().expect("a directory")).expect("made");
@@ -47,18 +48,18 @@ impl Machine {
         self
     }
 
-    /// One whose programs have this in their environment.
+    /// Adds a variable to the environment of the machine's programs.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// One that has to be off again in this time.
+    /// Sets the longest time from boot to power-off.
     pub(crate) fn within_seconds(self, seconds: u32) -> Self {
         Self { within_seconds: seconds, ..self }
     }
 
-    /// Switches it on and waits until it is off; what was on its console.
+    /// Boots the machine, waits until it is off, and returns its console.
     pub(crate) fn boot(&self, plan: &BootPlan) -> String {
         let script = render(plan).expect("small enough");
         let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machine/hook");
@@ -72,14 +73,14 @@ impl Machine {
             .env("BULLPEN_MACHINES", self.directory.path().join("machines"))
             .env("BULLPEN_IMAGE", self.directory.path().join("image"))
             .output()
-            .expect("it starts");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            .expect("timeout");
+        let console = String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {said}", output.status);
-        said
+        assert!(output.status.success(), "{}: {console}", output.status);
+        console
     }
 
-    /// What happened, in order. That the script itself ended may be written down at any time.
+    /// The machine's journal, without the line for the script's end, which may be anywhere in it.
     pub(crate) fn journal(&self) -> Vec<String> {
         let path = self.directory.path().join("machines").join(NAME).join("journal");
         let text = fs::read_to_string(path).expect("a journal");

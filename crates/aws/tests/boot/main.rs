@@ -1,10 +1,10 @@
-//! The boot script, linted and run: on a machine of the tests' own, whose systemd is a stand-in
-//! (`tests/machine`), and against a web server, S3 and instance metadata of one port (`web.py`).
+//! Tests that lint the boot script and run it: on a machine whose systemd is a stand-in
+//! (`tests/machine`), with a stand-in for the web, S3 and the instance metadata (`web.py`).
 //!
-//! The agent is a shell script here. A machine that is not powered off within a minute or two fails
-//! its test.
+//! The agent is a shell script here. A machine that is not powered off within two minutes fails its
+//! test.
 //!
-//! Not here: what the script looks like (beside `boot`), or real agents and EC2 (`bullpen`'s tests).
+//! Not here: the script's text (beside `boot`), or real agents and EC2 (`bullpen`'s tests).
 
 mod fetching;
 mod lint;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use bullpen_aws::boot::{BootPlan, PATIENCE};
 use machine::Machine;
 
-/// An agent that says that it was there, and is done.
+/// An agent that prints its arguments and ends.
 const DONE: &str = "#!/bin/sh\necho \"agent: $*\"\n";
 
 fn plan() -> BootPlan {
@@ -33,7 +33,7 @@ fn plan() -> BootPlan {
 }
 
 #[test]
-fn the_watchdog_is_armed_first_and_the_agents_end_is_the_machines() {
+fn the_script_arms_the_watchdog_first_and_the_machine_ends_with_the_agent() {
     let machine = Machine::with_agent(DONE);
     let user = Some("worker".to_owned());
     let console = machine.boot(&BootPlan { user, ..plan() });
@@ -58,7 +58,7 @@ fn the_watchdog_is_armed_first_and_the_agents_end_is_the_machines() {
 }
 
 #[test]
-fn a_second_boot_has_the_units_alone() {
+fn a_second_boot_starts_the_units_only() {
     let agent = "#!/bin/sh\ncat /proc/sys/kernel/random/boot_id >>/var/lib/bullpen/boots\n";
     let machine = Machine::with_agent(agent);
     machine.boot(&plan());
@@ -80,7 +80,7 @@ fn a_second_boot_has_the_units_alone() {
 }
 
 #[test]
-fn an_agent_that_fails_is_started_again() {
+fn systemd_restarts_an_agent_that_fails() {
     let agent = "#!/bin/sh\necho x >>/var/lib/bullpen/starts\n\
                  [ \"$(wc -l </var/lib/bullpen/starts)\" = 3 ]\n";
     let machine = Machine::with_agent(agent).with("BULLPEN_MACHINE_SPEED", "20");
@@ -113,7 +113,7 @@ fn the_watchdog_ends_an_agent_that_hangs_at_every_boot() {
 
 #[test]
 fn a_failure_powers_the_machine_off_and_leaves_the_watchdog_armed() {
-    // A file where a directory has to be.
+    // A file where the script needs a directory.
     let machine = Machine::with_agent(DONE).with_file("var/lib/bullpen/machine", "");
     let console = machine.boot(&plan());
     assert!(console.contains("bullpen: boot failed (1) at: mkdir -p"), "{console}");
@@ -125,14 +125,14 @@ fn a_failure_powers_the_machine_off_and_leaves_the_watchdog_armed() {
 }
 
 #[test]
-fn an_image_without_an_agent_is_said_to_be_so() {
+fn an_image_without_an_agent_is_named_on_the_console() {
     let machine = Machine::new();
     let console = machine.boot(&plan());
     assert!(console.contains("bullpen: no agent in the image"), "{console}");
 }
 
 #[test]
-fn what_the_agent_reads_is_what_was_given_byte_for_byte() {
+fn the_agent_gets_the_payload_byte_for_byte() {
     let script =
         "#!/bin/bash\ncat <<'END' <<EOF\n$HOME `id` \"'\\\nEND\nEOF\r\n\tümlaut \u{1f402} \n\n";
     let json = serde_json::json!({ "preinstall": script }).to_string();
@@ -146,7 +146,7 @@ fn what_the_agent_reads_is_what_was_given_byte_for_byte() {
 }
 
 #[test]
-fn the_jobs_user_may_become_root_only_if_told_so() {
+fn the_jobs_user_may_become_root_only_with_sudo() {
     const SUDOERS: &str = "etc/sudoers.d/bullpen";
     let user = Some("worker".to_owned());
     let machine = Machine::with_agent(DONE);
@@ -157,14 +157,14 @@ fn the_jobs_user_may_become_root_only_if_told_so() {
     assert_eq!(machine.text(SUDOERS), format!("#{number} ALL=(ALL) NOPASSWD: ALL\n"));
     assert_eq!(machine.path(SUDOERS).metadata().unwrap().mode() & 0o777, 0o440);
 
-    // Also if the image was made of a machine that had it.
+    // The script removes a rule that an image built from such a machine already has.
     let machine = Machine::with_agent(DONE).with_file(SUDOERS, "worker ALL=(ALL) NOPASSWD: ALL\n");
     machine.boot(&BootPlan { user, sudo: false, ..plan() });
     assert!(!machine.path(SUDOERS).exists());
     assert_eq!(machine.journal().last().unwrap(), "off: bullpen-agent.service is done");
 }
 
-/// An image with a user of its own, in its groups, with a rule for one of them or for itself.
+/// An image with a user in groups, and with a sudo rule for the user or for one of the groups.
 fn image_with_a_user(rule: &str) -> Machine {
     Machine::with_agent(DONE)
         .with_file("etc/passwd", "root:x:0:0::/root:/bin/sh\nworker:x:1:1::/:/bin/sh\n")
@@ -189,10 +189,13 @@ fn without_sudo_a_user_of_the_images_leaves_the_groups_that_become_root() {
 
     let machine = image_with_a_user(rule);
     machine.boot(&BootPlan { user, sudo: true, ..plan() });
-    assert!(machine.text("etc/group").contains("sudo:x:27:worker\n"), "with sudo it stays");
+    assert!(
+        machine.text("etc/group").contains("sudo:x:27:worker\n"),
+        "with sudo the user stays in the group"
+    );
 }
 
-/// What cannot be taken back is not taken for isolation.
+/// The script cannot undo the image's rule, so it refuses the image.
 #[test]
 fn without_sudo_an_image_that_lets_its_user_become_root_takes_no_jobs() {
     let machine = image_with_a_user("worker ALL=(ALL) NOPASSWD: ALL\n");
@@ -204,13 +207,13 @@ fn without_sudo_an_image_that_lets_its_user_become_root_takes_no_jobs() {
 }
 
 #[test]
-fn a_user_that_is_there_is_kept_and_may_use_docker_only_if_told_so() {
+fn an_existing_user_is_kept_and_may_use_docker_only_if_the_plan_says_so() {
     let group = |members: &str| format!("root:x:0:\ndocker:x:7:{members}\n");
     for (docker, had, has) in [
-        (true, "somebody", "somebody,worker"),
-        (false, "somebody", "somebody"),
-        // Also if the image was made of a machine that had it.
-        (false, "somebody,worker", "somebody"),
+        (true, "other", "other,worker"),
+        (false, "other", "other"),
+        // The script removes the user from a group that the image put it in.
+        (false, "other,worker", "other"),
     ] {
         let machine = Machine::with_agent(DONE)
             .with_file("etc/passwd", "root:x:0:0::/root:/bin/sh\nworker:x:1:1::/:/bin/sh\n")

@@ -1,10 +1,10 @@
-"""What a boot script fetches from: a web server, S3 and the instance metadata, on one port.
+"""A stand-in for a web server, S3 and the instance metadata, on one port, for boot scripts.
 
     web.py DIRECTORY
 
-The first line of output is the address. `/<file>` is plain; `/hang/…` never answers. `/bucket/<file>` is
-S3: it wants a signature by the role's credentials, made as S3 would make it. The metadata are below
-`/metadata`. Every request is a line of `requests` in the directory: method, path, status.
+The first line of output is the address. `/<file>` is a plain file; `/hang/…` never answers. `/bucket/<file>`
+is S3: it requires a signature by the role's credentials. The metadata are below `/metadata`. The server logs
+every request as a line of `requests` in the directory: method, path, status.
 """
 
 import json
@@ -23,7 +23,7 @@ METADATA = {
     "placement/region": REGION,
     "services/domain": "amazonaws.com",
     "iam/security-credentials/": "machine-role",
-    # As EC2 lays it out.
+    # In the layout of EC2's answer.
     "iam/security-credentials/machine-role": json.dumps({"Code": "Success", **KEYS}, indent=2).replace(
         '": "', '" : "'
     ),
@@ -60,9 +60,9 @@ class Handler(BaseHTTPRequestHandler):
         return (200, path.read_bytes()) if path.is_file() else (404, b"")
 
     def is_signed(self) -> bool:
-        """Whether the signature is the one that these headers have with the role's secret."""
-        _, _, said = self.headers.get("Authorization", "").partition(" ")
-        parts = dict(part.strip().split("=", 1) for part in said.split(",") if "=" in part)
+        """Whether the role's secret gives this signature for these headers."""
+        _, _, fields = self.headers.get("Authorization", "").partition(" ")
+        parts = dict(part.strip().split("=", 1) for part in fields.split(",") if "=" in part)
         signed = parts.get("SignedHeaders", "").split(";")
         if {"host", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token"} - set(signed):
             return False
@@ -99,5 +99,5 @@ if __name__ == "__main__":
     server.daemon_threads = True
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    # Ends with whoever started it.
+    # The parent's end closes the input and ends the server.
     sys.stdin.read()

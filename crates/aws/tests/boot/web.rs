@@ -1,6 +1,6 @@
-//! The web server that boot scripts fetch from, as a child of the test.
+//! The web server that boot scripts download from, as a child process of the test.
 //!
-//! Not here: what it answers (`web.py`).
+//! Not here: its answers (`web.py`).
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use bullpen_core::download::Download;
 use tempfile::TempDir;
 
-/// The one that the test EC2 runs in: it knows how AWS signs.
+/// The Python of the test EC2, which has AWS's signing library.
 pub(crate) fn python() -> PathBuf {
     bullpen_faulty::tool("BULLPEN_EC2", "moto-", Path::new("bin/python"))
-        .expect("moto is not there; `cargo xtask tools` installs it, once")
+        .expect("moto not found; `cargo xtask tools` installs it, once")
 }
 
 pub(crate) struct Web {
@@ -32,7 +32,7 @@ impl Web {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("it starts");
+            .expect("the server starts");
         let mut url = String::new();
         BufReader::new(process.stdout.take().expect("a pipe"))
             .read_line(&mut url)
@@ -40,16 +40,16 @@ impl Web {
         Self { process, directory, url: url.trim_end().to_owned() }
     }
 
-    /// Puts something on it; `place` is where it is fetched from.
-    pub(crate) fn put(&self, place: &str, text: &str) -> Download {
-        let name = place.rsplit('/').next().expect("a name");
+    /// Serves a file; `address` is an address in S3 or a path on this server.
+    pub(crate) fn put(&self, address: &str, text: &str) -> Download {
+        let name = address.rsplit('/').next().expect("a name");
         let path = self.directory.path().join(name);
         fs::write(&path, text).expect("written");
-        let output = Command::new("sha256sum").arg(path).output().expect("it runs");
-        let said = String::from_utf8(output.stdout).expect("text");
-        let sha256 = said.split(' ').next().expect("a sum").to_owned();
-        let is_whole = place.starts_with("s3://");
-        let url = if is_whole { place.to_owned() } else { format!("{}/{place}", self.url) };
+        let output = Command::new("sha256sum").arg(path).output().expect("sha256sum");
+        let output = String::from_utf8(output.stdout).expect("text");
+        let sha256 = output.split(' ').next().expect("a sum").to_owned();
+        let is_in_s3 = address.starts_with("s3://");
+        let url = if is_in_s3 { address.to_owned() } else { format!("{}/{address}", self.url) };
         Download { url, sha256 }
     }
 
@@ -61,7 +61,7 @@ impl Web {
 }
 
 impl Drop for Web {
-    /// The end of its input is its own.
+    /// Closing its input ends the server.
     fn drop(&mut self) {
         drop(self.process.stdin.take());
         let _ = self.process.wait();

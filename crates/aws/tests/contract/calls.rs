@@ -1,4 +1,4 @@
-//! How many calls each operation takes. `docs/aws.md` computes its costs from these.
+//! The number of calls for each operation. `docs/aws.md` computes its costs from these.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,32 +13,33 @@ use bullpen_core::ports::{
 };
 use bullpen_sim::clock::ManualClock;
 
-use crate::emulator::real;
-use crate::stage::{
-    HOUR, assigned, claim, condemned, intent, marks, newborn, newborns, warmed, withdrawn, won,
+use crate::emulator::block_on;
+use crate::fixtures::{
+    HOUR, assigned, claim, condemned, intent, newborn, newborns, transitions, warmed, withdrawn,
+    won,
 };
-use crate::{Ground, Wire};
+use crate::{Wire, World};
 
 async fn moved(ledger: &DynamoLedger<ManualClock>, seen: &Record, event: &InstanceEvent) -> Record {
-    won(ledger.replace(seen, &seen.on(event).expect("it is legal")).await)
+    won(ledger.replace(seen, &seen.on(event).expect("a legal transition")).await)
 }
 
 #[test]
 fn every_write_of_the_ledger_is_one_call() {
-    real(async {
-        let (ground, wire) = (Ground::with_tables().await, Wire::default());
-        let config = ground.account.config(Some(wire.clone())).await;
-        let ledger = DynamoLedger::new(&config, &ground.stack, Arc::clone(&ground.clock));
-        let now = ground.clock.now();
+    block_on(async {
+        let (world, wire) = (World::with_tables().await, Wire::default());
+        let config = world.account.config(Some(wire.clone())).await;
+        let ledger = DynamoLedger::new(&config, &world.stack, Arc::clone(&world.clock));
+        let now = world.clock.now();
         let ceilings = [Ceiling { scope: Scope::Stack, max: 10 }];
         won(ledger.reserve(&intent(2, now.after(HOUR)), &ceilings).await);
         assert_eq!(wire.calls(), 1, "reserve");
         let Recorded::Stored(created) = won(ledger.record(&newborn("i-1", now)).await) else {
-            panic!("it is new")
+            panic!("not stored")
         };
         assert_eq!(wire.calls(), 1, "record");
         won(ledger.record(&newborn("i-2", now)).await);
-        assert_eq!(wire.calls(), 2, "record, the last of its intent");
+        assert_eq!(wire.calls(), 2, "record, for the last machine of its intent");
         let idle = moved(&ledger, &created, &warmed(now)).await;
         assert_eq!(wire.calls(), 1, "replace");
         let claim = claim(&idle, "j-1", now);
@@ -61,21 +62,21 @@ fn every_write_of_the_ledger_is_one_call() {
 }
 
 #[test]
-fn fifty_records_are_marked_in_one_call() {
-    real(async {
-        let (ground, wire) = (Ground::with_tables().await, Wire::default());
-        let config = ground.account.config(Some(wire.clone())).await;
-        let ledger = DynamoLedger::new(&config, &ground.stack, Arc::clone(&ground.clock));
-        let now = ground.clock.now();
+fn fifty_records_are_replaced_in_one_call() {
+    block_on(async {
+        let (world, wire) = (World::with_tables().await, Wire::default());
+        let config = world.account.config(Some(wire.clone())).await;
+        let ledger = DynamoLedger::new(&config, &world.stack, Arc::clone(&world.clock));
+        let now = world.clock.now();
         let created = newborns(&ledger, 50, now).await;
         wire.calls();
-        let answers = ledger.replace_all(&marks(&created, &warmed(now))).await;
-        assert_eq!(wire.calls(), 1, "fifty marks");
+        let answers = ledger.replace_all(&transitions(&created, &warmed(now))).await;
+        assert_eq!(wire.calls(), 1, "fifty replacements");
         let idle: Vec<Record> = answers.into_iter().map(won).collect();
         moved(&ledger, &idle[7], &condemned(now)).await;
         wire.calls();
-        let answers = ledger.replace_all(&marks(&idle, &condemned(now))).await;
-        assert_eq!(wire.calls(), 2, "fifty marks, one of them overtaken");
+        let answers = ledger.replace_all(&transitions(&idle, &condemned(now))).await;
+        assert_eq!(wire.calls(), 2, "fifty replacements, one of them overtaken");
         for (number, answer) in answers.into_iter().enumerate() {
             assert_eq!(answer == Ok(Written::Lost), number == 7, "{number}: {answer:?}");
         }
@@ -84,11 +85,11 @@ fn fifty_records_are_marked_in_one_call() {
 
 #[test]
 fn fifty_agents_are_assigned_in_one_call() {
-    real(async {
-        let (ground, wire) = (Ground::with_tables().await, Wire::default());
-        let config = ground.account.config(Some(wire.clone())).await;
-        let mailbox = DynamoMailbox::new(&config, &ground.stack, Arc::clone(&ground.clock));
-        let now = ground.clock.now();
+    block_on(async {
+        let (world, wire) = (World::with_tables().await, Wire::default());
+        let config = world.account.config(Some(wire.clone())).await;
+        let mailbox = DynamoMailbox::new(&config, &world.stack, Arc::clone(&world.clock));
+        let now = world.clock.now();
         let orders = |generation: u64| -> Vec<(MailboxKey, Order)> {
             let order = |number: u32| {
                 let key = MailboxKey::new(format!("agent-{number}"));
@@ -109,17 +110,17 @@ fn fifty_agents_are_assigned_in_one_call() {
             .map(|number| (format!("agent-{number}").as_str().into(), withdrawn(2, now)))
             .collect();
         mailbox.post_all(&withdrawals).await.into_iter().for_each(|answer| drop(won(answer)));
-        assert_eq!(wire.calls(), 3, "withdrawals go one by one");
+        assert_eq!(wire.calls(), 3, "withdrawals are sent one by one");
     });
 }
 
 #[test]
-fn every_word_of_the_mailbox_is_one_call() {
-    real(async {
-        let (ground, wire) = (Ground::with_tables().await, Wire::default());
-        let config = ground.account.config(Some(wire.clone())).await;
-        let mailbox = DynamoMailbox::new(&config, &ground.stack, Arc::clone(&ground.clock));
-        let (key, at) = ("AROA:i-1".into(), ground.clock.now());
+fn every_operation_of_the_mailbox_is_one_call() {
+    block_on(async {
+        let (world, wire) = (World::with_tables().await, Wire::default());
+        let config = world.account.config(Some(wire.clone())).await;
+        let mailbox = DynamoMailbox::new(&config, &world.stack, Arc::clone(&world.clock));
+        let (key, at) = ("AROA:i-1".into(), world.clock.now());
         let order = withdrawn(1, at);
         won(mailbox.post(&key, &order).await);
         assert_eq!(wire.calls(), 1, "post");
@@ -135,7 +136,7 @@ fn every_word_of_the_mailbox_is_one_call() {
         mailbox.signal(&key, SignalKind::Acknowledged, &signal).await.unwrap();
         assert_eq!(wire.calls(), 1, "signal");
         mailbox.reports(&vec![key; 120]).await.unwrap();
-        assert_eq!(wire.calls(), 1, "the same key is asked for once");
+        assert_eq!(wire.calls(), 1, "the same key is requested once");
         let keys: Vec<_> = (0..120).map(|number| format!("k-{number}").as_str().into()).collect();
         mailbox.reports(&keys).await.unwrap();
         assert_eq!(wire.calls(), 2, "a hundred reports a call");
@@ -143,10 +144,10 @@ fn every_word_of_the_mailbox_is_one_call() {
 }
 
 #[test]
-fn a_queue_is_looked_for_once() {
-    real(async {
-        let (ground, wire) = (Ground::without_tables().await, Wire::default());
-        let config = ground.account.config(Some(wire.clone())).await;
+fn a_queue_is_looked_up_once() {
+    block_on(async {
+        let (world, wire) = (World::without_tables().await, Wire::default());
+        let config = world.account.config(Some(wire.clone())).await;
         let spec = QueueSpec {
             name: "contract-large".into(),
             kind: QueueKind::Standard,
@@ -154,11 +155,11 @@ fn a_queue_is_looked_for_once() {
             retention: HOUR,
             dead_letters: None,
         };
-        SqsQueues::new(&config, &ground.stack).ensure(&spec).await.unwrap();
-        assert_eq!(wire.calls(), 4, "ensure: looked for, made, looked at, set");
-        SqsQueues::new(&config, &ground.stack).ensure(&spec).await.unwrap();
-        assert_eq!(wire.calls(), 2, "the second time: looked for, looked at");
-        let queues = SqsQueues::new(&config, &ground.stack);
+        SqsQueues::new(&config, &world.stack).ensure(&spec).await.unwrap();
+        assert_eq!(wire.calls(), 4, "ensure: look up, create, read attributes, set attributes");
+        SqsQueues::new(&config, &world.stack).ensure(&spec).await.unwrap();
+        assert_eq!(wire.calls(), 2, "the second time: look up, read attributes");
+        let queues = SqsQueues::new(&config, &world.stack);
         let message = [Outgoing::now("one".to_owned())];
         assert_eq!(queues.send(&spec.name, &message).await, Ok(vec![Ok(())]));
         assert_eq!(wire.calls(), 2, "the address, and the message");

@@ -1,4 +1,4 @@
-//! ministack as the tests use it: one server for the whole process, an account for every world.
+//! ministack for the tests: one server for the whole process, an account for every world.
 //!
 //! Not here: any contract, or installing ministack (`cargo xtask tools`).
 
@@ -19,13 +19,13 @@ use tempfile::TempDir;
 
 use crate::wire::Wire;
 
-/// The version that the suites are known to pass on.
+/// The version on which the suites pass.
 const INSTALLED: &str = "bullpen/tools/ministack-1.5.33/bin/ministack";
 
-/// Accounts below this are numbered by who uses them.
+/// Tests choose the numbers of accounts below this.
 const NUMBERED_MAX: u64 = 1_000;
 
-/// The one server of this process. It ends when the process does, because its input ends then.
+/// The server of this process. It ends when the process does, which closes its input.
 struct Server {
     address: SocketAddr,
     clocks: TempDir,
@@ -42,8 +42,8 @@ fn environment(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from)
 }
 
-/// The Python that ministack is installed for: beside it, where we are told that it is or where
-/// `cargo xtask tools` puts it.
+/// The Python beside ministack, which `BULLPEN_MINISTACK` names or `cargo xtask tools` has
+/// installed.
 fn python() -> PathBuf {
     let cache = environment("XDG_CACHE_HOME")
         .or_else(|| environment("HOME").map(|home| home.join(".cache")))
@@ -62,7 +62,7 @@ impl Server {
     fn start() -> Self {
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contract/ministack_by_hand.py");
-        let clocks = tempfile::tempdir().expect("the system has room for temporary files");
+        let clocks = tempfile::tempdir().expect("a temporary directory");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = port.expect("loopback has a free port");
         let mut process = Command::new(python())
@@ -74,19 +74,19 @@ impl Server {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
-            .expect("the program is there");
+            .expect("the program starts");
         wait_for(address, &mut process);
         Self { address, clocks, _process: process }
     }
 }
 
 fn wait_for(address: SocketAddr, process: &mut Child) {
-    const LOOKS_MAX: u32 = 600;
-    for _ in 0..LOOKS_MAX {
+    const TRIES_MAX: u32 = 600;
+    for _ in 0..TRIES_MAX {
         if TcpStream::connect(address).is_ok() {
             return;
         }
-        let ended = process.try_wait().expect("it is our child");
+        let ended = process.try_wait().expect("a child process");
         assert!(ended.is_none(), "ministack ended by itself: {ended:?}");
         #[expect(clippy::disallowed_methods, reason = "a process starts on real time")]
         std::thread::sleep(Duration::from_millis(50));
@@ -94,7 +94,7 @@ fn wait_for(address: SocketAddr, process: &mut Child) {
     panic!("ministack does not answer at {address}");
 }
 
-/// What a world is about.
+/// The service that a test uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     Tables,
@@ -109,34 +109,35 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// A new one, with nothing in it, reached at this endpoint.
+    /// A new, empty account at this endpoint.
     pub(crate) async fn new(endpoint: String) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(NUMBERED_MAX);
         Self::numbered(endpoint, LAST.fetch_add(1, Ordering::Relaxed)).await
     }
 
-    /// The one of this number, the same in every run: what befalls calls depends on their account.
+    /// The account of this number, the same in every run: the faults of calls depend on the
+    /// account.
     pub(crate) async fn numbered(endpoint: String, number: u64) -> Self {
-        // Twelve digits, and not those of another process, should the server be another's.
-        let process = if others().is_some() { std::process::id() } else { 0 };
+        // Twelve digits; with the process id if the server is shared with other processes.
+        let process = if shared_server().is_some() { std::process::id() } else { 0 };
         let id = (100_000_000_000 + u64::from(process) * 10_000 + number).to_string();
         let another = configured(&id, &endpoint, Some(Wire::default())).await;
         Self { id, endpoint, another }
     }
 
-    /// What the configuration of another process would be.
+    /// The configuration of another process.
     pub(crate) fn another(&self) -> &SdkConfig {
         &self.another
     }
 
-    /// This account, through a wire of ours or as everyone else would use it.
+    /// A configuration for this account, through a wire of the test or without one.
     pub(crate) async fn config(&self, wire: Option<Wire>) -> SdkConfig {
         configured(&self.id, &self.endpoint, wire).await
     }
 
-    /// The time of this account's queues.
+    /// Sets the time of this account's queues.
     pub(crate) fn set_time(&self, now: Timestamp) {
-        // In one step: a reader must never see half of it.
+        // Renamed into place, so that a reader never sees half of it.
         let (path, next) = (server().clocks.path().join(&self.id), format!("{}.next", self.id));
         let next = server().clocks.path().join(next);
         let (seconds, millis) = (now.as_millis() / 1_000, now.as_millis() % 1_000);
@@ -145,30 +146,30 @@ impl Account {
     }
 }
 
-/// Where the tables are: in ministack, or in a DynamoDB Local that somebody runs for a second
-/// opinion. Both keep accounts apart by the access key.
+/// The endpoint of a service: ministack, or for tables a DynamoDB Local that a developer runs for a
+/// second opinion. Both separate accounts by the access key.
 pub(crate) fn endpoint(service: Service) -> String {
-    let other = others().filter(|_| service == Service::Tables);
-    other.unwrap_or_else(|| format!("http://{}", server().address))
+    let shared = shared_server().filter(|_| service == Service::Tables);
+    shared.unwrap_or_else(|| format!("http://{}", server().address))
 }
 
-fn others() -> Option<String> {
+fn shared_server() -> Option<String> {
     environment("BULLPEN_TEST_DYNAMODB_LOCAL").map(|endpoint| endpoint.display().to_string())
 }
 
-/// The seed of the faults, where somebody wants another.
+/// The seed of the faults, if a developer sets one.
 pub(crate) fn seed() -> Option<u64> {
     environment("BULLPEN_TEST_SEED").and_then(|seed| seed.to_str()?.parse().ok())
 }
 
 async fn configured(id: &str, endpoint: &str, wire: Option<Wire>) -> SdkConfig {
-    /// A busy machine makes an emulator slow, and slow is not what these tests are about.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    /// Long, because a busy machine makes an emulator slow, and these tests do not measure time.
+    const CALL_TIMEOUT: Duration = Duration::from_secs(60);
     let credentials = Credentials::new(id, "not a secret", None, None, "tests");
     let timeouts = TimeoutConfig::builder()
-        .connect_timeout(PATIENCE)
-        .operation_attempt_timeout(PATIENCE)
-        .operation_timeout(PATIENCE);
+        .connect_timeout(CALL_TIMEOUT)
+        .operation_attempt_timeout(CALL_TIMEOUT)
+        .operation_timeout(CALL_TIMEOUT);
     let loader = config::loader()
         .timeout_config(timeouts.build())
         .endpoint_url(endpoint)
@@ -182,12 +183,12 @@ async fn configured(id: &str, endpoint: &str, wire: Option<Wire>) -> SdkConfig {
     .await
 }
 
-/// Runs a case on real threads.
-pub(crate) fn real<F: Future>(case: F) -> F::Output {
+/// Runs a case on a runtime with real threads.
+pub(crate) fn block_on<F: Future>(case: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .expect("the system has room for two threads");
+        .expect("two threads");
     runtime.block_on(case)
 }

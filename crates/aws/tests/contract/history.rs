@@ -1,7 +1,6 @@
-//! What listings cost in a table with a long history: as much as they return, and not a call for
-//! what is over.
+//! The cost of listings in a table with a long history: it depends on the listed records only.
 //!
-//! Not here: what one call costs ([`crate::calls`]).
+//! Not here: the cost of other operations ([`crate::calls`]).
 
 use std::future::Future;
 
@@ -12,9 +11,9 @@ use bullpen_core::instance::{InstanceEvent, Owner, Record};
 use bullpen_core::ports::{Clock, Fault, Ledger, Page};
 use bullpen_sim::clock::ManualClock;
 
-use crate::Ground;
-use crate::emulator::real;
-use crate::stage::{HOUR, claim, condemned, idles, won};
+use crate::World;
+use crate::emulator::block_on;
+use crate::fixtures::{HOUR, claim, condemned, idles, won};
 
 const TABLE: &str = "contract-state";
 const LIVE: u32 = 1_000;
@@ -27,18 +26,18 @@ type Item = std::collections::HashMap<String, AttributeValue>;
 /// How many calls a listing took, and how much it returned.
 type Cost = (u64, usize);
 
-async fn counted(ground: &Ground, listing: impl Future<Output = usize>) -> Cost {
-    let arrived = || ground.proxy().counts().total().arrived;
+async fn counted(world: &World, listing: impl Future<Output = usize>) -> Cost {
+    let arrived = || world.proxy().counts().total().arrived;
     let before = arrived();
     let found = listing.await;
     (arrived() - before, found)
 }
 
-/// Everything of a sweep.
-async fn swept(turn: impl AsyncFn(Option<&str>) -> Result<Page<Record>, Fault>) -> usize {
+/// The number of records on all pages of a sweep.
+async fn swept(page_after: impl AsyncFn(Option<&str>) -> Result<Page<Record>, Fault>) -> usize {
     let (mut found, mut next): (usize, Option<String>) = (0, None);
     loop {
-        let page = turn(next.as_deref()).await.expect("the weather is good");
+        let page = page_after(next.as_deref()).await.expect("a call without faults");
         found += page.items.len();
         next = page.next;
         if next.is_none() {
@@ -47,82 +46,83 @@ async fn swept(turn: impl AsyncFn(Option<&str>) -> Result<Page<Record>, Fault>) 
     }
 }
 
-async fn costs(ledger: &DynamoLedger<ManualClock>, ground: &Ground) -> [(&'static str, Cost); 6] {
-    let (now, later) = (ground.clock.now(), ground.clock.now().after(HOUR * 2));
+async fn costs(ledger: &DynamoLedger<ManualClock>, world: &World) -> [(&'static str, Cost); 6] {
+    let (now, later) = (world.clock.now(), world.clock.now().after(HOUR * 2));
     let owned = async |job: &str| {
-        ledger.owned_by(&Owner::Job(job.into())).await.expect("the weather is good").len()
+        ledger.owned_by(&Owner::Job(job.into())).await.expect("a call without faults").len()
     };
-    let idle = async { ledger.idle_in(&"large".into()).await.expect("the weather is good").len() };
+    let idle =
+        async { ledger.idle_in(&"large".into()).await.expect("a call without faults").len() };
     let due_now = swept(async |after| ledger.due(now, after).await);
     let due_later = swept(async |after| ledger.due(later, after).await);
     [
-        ("owned_by", counted(ground, owned("j-1")).await),
-        ("owned_by nobody", counted(ground, owned("j-2")).await),
-        ("idle_in", counted(ground, idle).await),
-        ("due now", counted(ground, due_now).await),
-        ("due later", counted(ground, due_later).await),
-        ("live", counted(ground, swept(async |after| ledger.live(after).await)).await),
+        ("owned_by", counted(world, owned("j-1")).await),
+        ("owned_by, without records", counted(world, owned("j-2")).await),
+        ("idle_in", counted(world, idle).await),
+        ("due now", counted(world, due_now).await),
+        ("due later", counted(world, due_later).await),
+        ("live", counted(world, swept(async |after| ledger.live(after).await)).await),
     ]
 }
 
-/// Buries a machine; the answer is its tombstone as it is stored.
-async fn buried(ledger: &DynamoLedger<ManualClock>, ground: &Ground, seen: &Record) -> Item {
-    let now = ground.clock.now();
+/// Buries a machine and returns its stored tombstone.
+async fn buried(ledger: &DynamoLedger<ManualClock>, world: &World, seen: &Record) -> Item {
+    let now = world.clock.now();
     let ending =
-        won(ledger.replace(seen, &seen.on(&condemned(now)).expect("the weather is good")).await);
+        won(ledger.replace(seen, &seen.on(&condemned(now)).expect("a legal transition")).await);
     let gone = InstanceEvent::Gone { at: now, forget_at: now.after(HOUR * 24) };
-    won(ledger.bury(&ending, &ending.on(&gone).expect("the weather is good")).await);
-    let client = Client::new(ground.account.another());
+    won(ledger.bury(&ending, &ending.on(&gone).expect("a legal transition")).await);
+    let client = Client::new(world.account.another());
     let all = client.scan().table_name(TABLE).filter_expression("sk = :id");
     let id = AttributeValue::S(ending.id.to_string());
     let found =
-        all.expression_attribute_values(":id", id).send().await.expect("the weather is good");
-    found.items.expect("the weather is good").remove(0)
+        all.expression_attribute_values(":id", id).send().await.expect("a call without faults");
+    found.items.expect("the tombstone").remove(0)
 }
 
-/// History: the same tombstone so many times, under other names and on every shard.
-async fn pile_up(ground: &Ground, tombstone: &Item) {
+/// Writes copies of the tombstone with other ids to every shard.
+async fn write_history(world: &World, tombstone: &Item) {
     const PER_CALL: usize = 25;
     let another = |number: usize| {
         let key = [("pk", format!("i#{}", number % 8)), ("sk", format!("i-over-{number}"))];
         let mut item = tombstone.clone();
         item.extend(key.map(|(name, value)| (name.to_owned(), AttributeValue::S(value))));
-        let put = PutRequest::builder().set_item(Some(item)).build().expect("the weather is good");
+        let put = PutRequest::builder().set_item(Some(item)).build().expect("a valid request");
         WriteRequest::builder().put_request(put).build()
     };
-    let client = Client::new(ground.account.another());
+    let client = Client::new(world.account.another());
     let writes: Vec<_> = (0..TOMBSTONES).map(another).collect();
     for writes in writes.chunks(PER_CALL) {
         let call = client.batch_write_item().request_items(TABLE, writes.to_vec());
-        let left = call.send().await.expect("the weather is good").unprocessed_items;
+        let left = call.send().await.expect("a call without faults").unprocessed_items;
         assert!(left.is_none_or(|left| left.is_empty()));
     }
 }
 
 #[test]
-fn listings_cost_what_they_return_however_long_the_history() {
-    real(async {
-        let ground = Ground::with_tables_behind_a_proxy().await;
-        let ledger = DynamoLedger::new(ground.account.another(), &ground.stack, ground.clock());
-        let now = ground.clock.now();
+fn a_long_history_does_not_make_listings_cost_more() {
+    block_on(async {
+        let world = World::with_tables_behind_a_proxy().await;
+        let ledger = DynamoLedger::new(world.account.another(), &world.stack, world.clock());
+        let now = world.clock.now();
         let mut idle = idles(&ledger, LIVE + 1, now).await;
-        let tombstone = buried(&ledger, &ground, &idle.pop().unwrap()).await;
+        let tombstone = buried(&ledger, &world, &idle.pop().unwrap()).await;
         for seen in &idle[..CLAIMED] {
             won(ledger.claim(&claim(seen, "j-1", now)).await);
         }
-        let young = costs(&ledger, &ground).await;
-        pile_up(&ground, &tombstone).await;
-        let old = costs(&ledger, &ground).await;
-        assert_eq!(young, old, "history is paid for");
+        let before = costs(&ledger, &world).await;
+        write_history(&world, &tombstone).await;
+        let after = costs(&ledger, &world).await;
+        assert_eq!(before, after, "listings read ended machines");
         // Eight shards, and a call per hundred records. A page has some 350.
         let expected = [
             ("owned_by", (10, 120)),
-            ("owned_by nobody", (8, 0)),
+            ("owned_by, without records", (8, 0)),
             ("idle_in", (17, 880)),
             ("due now", (8, 0)),
             ("due later", (35, 1_000)),
             ("live", (35, 1_000)),
         ];
-        assert_eq!(old, expected);
+        assert_eq!(after, expected);
     });
 }

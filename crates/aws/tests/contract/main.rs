@@ -1,28 +1,21 @@
-//! DynamoDB and SQS pass the same contract suites as the models, as ministack plays them.
+//! The contract suites of the ledger, mailbox and queues on ministack's DynamoDB and SQS, directly
+//! and through a proxy ([`proxied`]), and further tests of the adapters.
 //!
-//! One server per test process; every world is an account of its own in it, which is what ministack
-//! makes of a 12-digit access key. A second client on the account stands for a second process. An
-//! answer is lost at the wire, after it was given.
+//! All tests share one server, and each has an account of its own in it. A second client on the
+//! account stands for a second process.
 //!
-//! Besides: what the tables are made of ([`tables`]), how many calls each operation takes ([`calls`])
-//! however long the history is ([`history`]), what becomes of the answers that no emulator gives
-//! ([`weather`]), and of what cannot work ([`refusals`]).
-//!
-//! The suites run once more through a proxy ([`through`]), and so do races in bad weather
-//! ([`races`]).
-//!
-//! Not here: what no emulator shows: throttling, stale reads, permissions (`docs/aws.md`).
+//! Not here: stale reads, and other behaviour that no emulator shows (`docs/aws.md`).
 
+mod answers;
 mod calls;
 mod emulator;
+mod faulty;
+mod fixtures;
 mod history;
+mod proxied;
 mod races;
 mod refusals;
-mod stage;
-mod storm;
 mod tables;
-mod through;
-mod weather;
 mod wire;
 
 use std::sync::Arc;
@@ -37,69 +30,67 @@ use bullpen_faulty::Proxy;
 use bullpen_sim::clock::ManualClock;
 use bullpen_sim::model::mailbox::Forgery;
 use emulator::{Account, Service};
-use through::Between;
+use proxied::TestProxy;
 use wire::Wire;
 
-/// How many rounds the cases that look for races try: fewer than elsewhere, because ministack does
-/// some hundred writes a second, one after the other.
+/// The rounds of cases that provoke races: fewer than elsewhere, because ministack performs some
+/// hundred writes a second, one after the other.
 const ROUNDS: u32 = 50;
 
-/// What every harness here has: an account of its own and a clock.
-struct Ground {
+/// The environment of one test: an account of its own and a clock.
+struct World {
     account: Account,
     clock: Arc<ManualClock>,
     stack: StackName,
-    /// What is between us and the emulator, if anything is.
-    proxy: Option<Between>,
+    /// The proxy before the emulator, if the test has one.
+    proxy: Option<TestProxy>,
 }
 
-impl Ground {
+impl World {
     async fn new(service: Service) -> Self {
         Self::on(Account::new(emulator::endpoint(service)).await, None)
     }
 
-    /// Goes through a proxy without faults.
+    /// A world behind a proxy without faults.
     async fn behind_a_proxy(service: Service) -> Self {
-        let proxy = Between::start(service).await;
+        let proxy = TestProxy::start(service).await;
         Self::on(Account::new(proxy.url()).await, Some(proxy))
     }
 
-    /// Goes through a proxy, as the account of this number.
+    /// A world behind a proxy, with the account of this number.
     async fn numbered(service: Service, number: u64) -> Self {
-        let proxy = Between::start(service).await;
+        let proxy = TestProxy::start(service).await;
         Self::on(Account::numbered(proxy.url(), number).await, Some(proxy))
     }
 
-    fn on(account: Account, proxy: Option<Between>) -> Self {
-        // So late that nothing is forgotten by the emulator's own, real time.
-        let begins = "2100-01-01T00:00:00Z".parse().expect("it is RFC 3339");
-        let clock = ManualClock::at(begins);
+    fn on(account: Account, proxy: Option<TestProxy>) -> Self {
+        // So late that the emulator, which deletes by the real time, deletes no item of a test.
+        let start = "2100-01-01T00:00:00Z".parse().expect("a time in RFC 3339");
+        let clock = ManualClock::at(start);
         account.set_time(clock.now());
-        let stack = StackName::new("contract").expect("it is plain");
+        let stack = StackName::new("contract").expect("a valid name");
         Self { account, clock, stack, proxy }
     }
 
     async fn with_tables() -> Self {
-        Self::new(Service::Tables).await.and_tables().await
+        Self::new(Service::Tables).await.create_tables().await
     }
 
     async fn with_tables_behind_a_proxy() -> Self {
-        Self::behind_a_proxy(Service::Tables).await.and_tables().await
+        Self::behind_a_proxy(Service::Tables).await.create_tables().await
     }
 
-    async fn and_tables(self) -> Self {
-        let ground = self;
-        let config = ground.account.config(None).await;
+    async fn create_tables(self) -> Self {
+        let world = self;
+        let config = world.account.config(None).await;
         for _ in 0..2 {
-            setup::ensure(&config, &ground.stack, &*ground.clock)
-                .await
-                .expect("it is a new account");
+            setup::ensure(&config, &world.stack, &*world.clock).await.expect("new tables");
         }
-        setup::verify(&config, &ground.stack).await.expect("the tables were just made");
-        ground
+        setup::verify(&config, &world.stack).await.expect("the tables of this stack");
+        world
     }
 
-    /// Queues are made when they are needed.
+    /// A world for queues, which the tests create themselves.
     async fn without_tables() -> Self {
         Self::new(Service::Queues).await
     }
@@ -113,29 +104,29 @@ impl Ground {
     }
 
     fn proxy(&self) -> &Proxy {
-        self.proxy.as_ref().expect("it was asked for").proxy()
+        self.proxy.as_ref().expect("a world behind a proxy").proxy()
     }
 
-    /// Moves the clock, and lets whoever waits at the emulator notice.
-    async fn pass(&self, wait: Duration) {
-        const TURN: Duration = Duration::from_millis(20);
+    /// Advances the clock, and lets calls that wait at the emulator notice.
+    async fn advance(&self, wait: Duration) {
+        const PAUSE: Duration = Duration::from_millis(20);
         self.clock.advance(wait);
         self.account.set_time(self.clock.now());
         #[expect(clippy::disallowed_methods, reason = "the emulator runs on real time")]
-        tokio::time::sleep(TURN).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
 macro_rules! on_aws {
-    ($harness:ident, $port:ty, $weak:literal, $rounds:expr, $ground:ident, |$config:ident, $on:ident| $make:expr) => {
+    ($harness:ident, $port:ty, $weak:literal, $rounds:expr, $new:ident, |$config:ident, $on:ident| $make:expr) => {
         pub(crate) struct $harness {
             port: $port,
             wire: $crate::wire::Wire,
-            ground: $crate::Ground,
+            world: $crate::World,
         }
 
         impl $harness {
-            fn open($config: &bullpen_aws::SdkConfig, $on: &$crate::Ground) -> $port {
+            fn open($config: &bullpen_aws::SdkConfig, $on: &$crate::World) -> $port {
                 $make
             }
         }
@@ -146,14 +137,13 @@ macro_rules! on_aws {
             const ROUNDS: u32 = $rounds;
 
             fn block_on<F: std::future::Future>(case: F) -> F::Output {
-                $crate::emulator::real(case)
+                $crate::emulator::block_on(case)
             }
 
             async fn fresh() -> Self {
-                let (ground, wire) =
-                    ($crate::Ground::$ground().await, $crate::wire::Wire::default());
-                let config = ground.account.config(Some(wire.clone())).await;
-                Self { port: Self::open(&config, &ground), wire, ground }
+                let (world, wire) = ($crate::World::$new().await, $crate::wire::Wire::default());
+                let config = world.account.config(Some(wire.clone())).await;
+                Self { port: Self::open(&config, &world), wire, world }
             }
 
             fn port(&self) -> &Self::Port {
@@ -161,15 +151,15 @@ macro_rules! on_aws {
             }
 
             fn another_process(&self) -> Self::Port {
-                Self::open(self.ground.account.another(), &self.ground)
+                Self::open(self.world.account.another(), &self.world)
             }
 
             fn now(&self) -> bullpen_core::time::Timestamp {
-                bullpen_core::ports::Clock::now(&*self.ground.clock)
+                bullpen_core::ports::Clock::now(&*self.world.clock)
             }
 
             async fn pass(&self, wait: std::time::Duration) {
-                self.ground.pass(wait).await;
+                self.world.advance(wait).await;
             }
 
             fn lose_next_answer(&self) -> bool {
@@ -182,8 +172,8 @@ macro_rules! on_aws {
 
 use on_aws;
 
-/// Writes what an instance's role may write: any attribute of its own item, of any type.
-async fn forge_report(on: &Ground, key: &MailboxKey, forged: &Forgery) {
+/// Writes a forged report. An instance's role may write any attribute of any type to its own item.
+async fn forge_report(on: &World, key: &MailboxKey, forged: &Forgery) {
     let client = Client::new(&on.account.config(None).await);
     let text = |text: &str| AttributeValue::S(text.to_owned());
     let one = || AttributeValue::N("1".to_owned());
@@ -216,7 +206,7 @@ macro_rules! forges_reports {
                 key: &bullpen_core::ids::MailboxKey,
                 forged: &bullpen_sim::model::mailbox::Forgery,
             ) {
-                $crate::forge_report(&self.ground, key, forged).await;
+                $crate::forge_report(&self.world, key, forged).await;
             }
         }
     };
@@ -227,7 +217,7 @@ use forges_reports;
 on_aws!(Ledger, DynamoLedger<ManualClock>, false, ROUNDS, with_tables, |config, on| {
     DynamoLedger::new(config, &on.stack, Arc::clone(&on.clock))
 });
-// Weak, because nothing wakes a waiter.
+// Weak, because nothing wakes a waiting agent.
 on_aws!(Mailbox, DynamoMailbox<ManualClock>, true, ROUNDS, with_tables, |config, on| {
     DynamoMailbox::new(config, &on.stack, Arc::clone(&on.clock))
 });

@@ -1,12 +1,11 @@
-"""ministack, with the time of its queues turned by hand.
+"""ministack, with clocks for its queues that tests set.
 
-A test moves time on instead of waiting: each account has a clock of its own, the text of the file
-`<BULLPEN_CLOCKS>/<account>`, in seconds. An account without such a file has the real time.
+A test advances the time instead of waiting: each account has a clock of its own, the text of the
+file `<BULLPEN_CLOCKS>/<account>`, in seconds. An account without such a file has the real time.
 
-It ends when its standard input does, so that it never outlives whoever started it.
+It ends when its standard input does, so that it never outlives its parent.
 
-Not here: anything that changes what ministack answers. Where its answers differ from AWS's is in
-`docs/aws.md`.
+Not here: changes to ministack's answers. `docs/aws.md` lists where they differ from AWS's.
 """
 
 import os
@@ -22,7 +21,7 @@ CLOCKS = pathlib.Path(os.environ["BULLPEN_CLOCKS"])
 
 
 class TimeByHand:
-    """The module `time` as the queues see it."""
+    """Replaces the module `time` for the queues."""
 
     def time(self) -> float:
         try:

@@ -1,8 +1,8 @@
-//! What cannot work ends in one line that says what AWS said and what to do.
+//! Errors that an operator must act on: each is one line with AWS's code and a hint.
 //!
-//! Permissions are refused at the wire, in AWS's own form: no emulator checks them.
+//! The test's HTTP client denies permissions, in AWS's own form: no emulator checks them.
 //!
-//! Not here: what passes by itself ([`crate::weather`]), and tables of another layout
+//! Not here: transient errors ([`crate::answers`]), and tables of another layout
 //! ([`crate::tables`]).
 
 use std::sync::{Arc, Mutex};
@@ -18,17 +18,17 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::emulator::{Account, Service, real};
-use crate::stage::{HOUR, assigned, condemned, marks, newborn};
-use crate::{Ground, Wire};
+use crate::emulator::{Account, Service, block_on};
+use crate::fixtures::{HOUR, assigned, condemned, newborn, transitions};
+use crate::{Wire, World};
 
-/// A refusal has one line, the code, and a hint.
+/// Asserts that a call fails with one line that has all these parts.
 #[track_caller]
-fn says<T: std::fmt::Debug>(answer: Result<T, Fault>, parts: &[&str]) {
-    let said = answer.expect_err("it cannot work").to_string();
-    assert!(!said.contains('\n'), "{said}");
+fn fails_with<T: std::fmt::Debug>(answer: Result<T, Fault>, parts: &[&str]) {
+    let text = answer.expect_err("a fault").to_string();
+    assert!(!text.contains('\n'), "{text}");
     for part in parts {
-        assert!(said.contains(part), "{part:?} is not in: {said}");
+        assert!(text.contains(part), "{part:?} is not in: {text}");
     }
 }
 
@@ -38,97 +38,107 @@ fn denied(code: &str, action: &str) -> String {
 }
 
 #[test]
-fn nobody_at_the_endpoint() {
-    real(async {
-        let nobody = Account::new("http://127.0.0.1:1".to_owned()).await;
-        let ground = Ground::on(nobody, None);
-        let config = ground.account.another();
-        let ledger = DynamoLedger::new(config, &ground.stack, ground.clock());
+fn no_server_at_the_endpoint() {
+    block_on(async {
+        let unreachable = Account::new("http://127.0.0.1:1".to_owned()).await;
+        let world = World::on(unreachable, None);
+        let config = world.account.another();
+        let ledger = DynamoLedger::new(config, &world.stack, world.clock());
         let place = "check the AWS region and the network";
-        says(ledger.read(&"i-1".into()).await, &["unavailable: AWS did not answer", place]);
-        let queues = SqsQueues::new(config, &ground.stack);
-        says(queues.depth(&"large".into()).await, &["unavailable: AWS did not answer", place]);
-        let written = marks(&[newborn("i-1", ground.clock.now())], &condemned(ground.clock.now()));
+        fails_with(ledger.read(&"i-1".into()).await, &["unavailable: AWS did not answer", place]);
+        let queues = SqsQueues::new(config, &world.stack);
+        fails_with(
+            queues.depth(&"large".into()).await,
+            &["unavailable: AWS did not answer", place],
+        );
+        let written =
+            transitions(&[newborn("i-1", world.clock.now())], &condemned(world.clock.now()));
         let answers = ledger.replace_all(&[written.clone(), written].concat()).await;
         assert_eq!(answers, [Ok(Written::Unknown), Ok(Written::Unknown)]);
     });
 }
 
 #[test]
-fn something_else_at_the_endpoint() {
-    real(async {
-        let (ground, wire) = (Ground::new(Service::Tables).await, Wire::default());
-        let config = ground.account.config(Some(wire.clone())).await;
-        let ledger = DynamoLedger::new(&config, &ground.stack, ground.clock());
+fn another_server_at_the_endpoint() {
+    block_on(async {
+        let (world, wire) = (World::new(Service::Tables).await, Wire::default());
+        let config = world.account.config(Some(wire.clone())).await;
+        let ledger = DynamoLedger::new(&config, &world.stack, world.clock());
         for status in [403, 404] {
             wire.answer_next(status, "<html>\n<body>It works!</body>\n</html>");
-            says(ledger.read(&"i-1".into()).await, &["check the AWS region and the network"]);
+            fails_with(ledger.read(&"i-1".into()).await, &["check the AWS region and the network"]);
         }
     });
 }
 
 #[test]
 fn another_region_has_no_tables() {
-    real(async {
-        let ground = Ground::new(Service::Tables).await;
-        let config = ground.account.another();
-        let (now, hint) = (ground.clock.now(), "check stack and region, or run `bullpen refresh`");
+    block_on(async {
+        let world = World::new(Service::Tables).await;
+        let config = world.account.another();
+        let (now, hint) = (world.clock.now(), "check stack and region, or run `bullpen refresh`");
         let parts = ["denied: ResourceNotFoundException", hint];
-        let ledger = DynamoLedger::new(config, &ground.stack, ground.clock());
-        says(ledger.owned_by(&Owner::Pool("linux".into())).await, &parts);
+        let ledger = DynamoLedger::new(config, &world.stack, world.clock());
+        fails_with(ledger.owned_by(&Owner::Pool("linux".into())).await, &parts);
         let born = [newborn("i-1", now), newborn("i-2", now)];
-        for answer in ledger.replace_all(&marks(&born, &condemned(now))).await {
-            says(answer, &parts);
+        for answer in ledger.replace_all(&transitions(&born, &condemned(now))).await {
+            fails_with(answer, &parts);
         }
-        let mailbox = DynamoMailbox::new(config, &ground.stack, ground.clock());
+        let mailbox = DynamoMailbox::new(config, &world.stack, world.clock());
         let order: Order = assigned(1, "j-1", now);
         for answer in
             mailbox.post_all(&[("k-1".into(), order.clone()), ("k-2".into(), order)]).await
         {
-            says(answer, &parts);
+            fails_with(answer, &parts);
         }
     });
 }
 
 #[test]
 fn a_missing_permission() {
-    real(async {
-        let (ground, wire) = (Ground::with_tables().await, Wire::default());
-        let config = ground.account.config(Some(wire.clone())).await;
+    block_on(async {
+        let (world, wire) = (World::with_tables().await, Wire::default());
+        let config = world.account.config(Some(wire.clone())).await;
         let (code, policy) =
             ("AccessDeniedException", "the AWS policy of this role does not allow");
-        let ledger = DynamoLedger::new(&config, &ground.stack, ground.clock());
+        let ledger = DynamoLedger::new(&config, &world.stack, world.clock());
         wire.answer_next(400, &denied(code, "dynamodb:GetItem"));
-        says(ledger.read(&"i-1".into()).await, &[code, "dynamodb:GetItem", policy]);
+        fails_with(ledger.read(&"i-1".into()).await, &[code, "dynamodb:GetItem", policy]);
         for _ in 0..8 {
             wire.answer_next(400, &denied(code, "dynamodb:Query"));
         }
-        says(ledger.idle_in(&"large".into()).await, &[code, "dynamodb:Query", policy]);
+        fails_with(ledger.idle_in(&"large".into()).await, &[code, "dynamodb:Query", policy]);
     });
-    real(async {
-        let (ground, wire) = (Ground::new(Service::Tables).await, Wire::default());
-        let config = ground.account.config(Some(wire.clone())).await;
+    block_on(async {
+        let (world, wire) = (World::new(Service::Tables).await, Wire::default());
+        let config = world.account.config(Some(wire.clone())).await;
         wire.answer_next(400, &denied("AccessDeniedException", "dynamodb:DescribeTable"));
-        let error = setup::verify(&config, &ground.stack).await.expect_err("it is not allowed");
+        let error = setup::verify(&config, &world.stack).await.expect_err("a denial");
         let setup::SetupError::Aws(fault) = error else { panic!("{error}") };
-        says(Err::<(), _>(fault), &["AccessDeniedException", "dynamodb:DescribeTable", "policy"]);
+        fails_with(
+            Err::<(), _>(fault),
+            &["AccessDeniedException", "dynamodb:DescribeTable", "policy"],
+        );
     });
-    real(async {
-        let (ground, wire) = (Ground::without_tables().await, Wire::default());
-        let config = ground.account.config(Some(wire.clone())).await;
-        let queues = SqsQueues::new(&config, &ground.stack);
+    block_on(async {
+        let (world, wire) = (World::without_tables().await, Wire::default());
+        let config = world.account.config(Some(wire.clone())).await;
+        let queues = SqsQueues::new(&config, &world.stack);
         wire.answer_next(403, &denied("AccessDenied", "sqs:getqueueurl"));
-        says(queues.depth(&"large".into()).await, &["AccessDenied", "sqs:getqueueurl", "policy"]);
+        fails_with(
+            queues.depth(&"large".into()).await,
+            &["AccessDenied", "sqs:getqueueurl", "policy"],
+        );
     });
 }
 
-/// Keeps what is logged.
+/// A subscriber that keeps the fields of log lines.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
 impl Visit for Lines {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0.lock().expect("nobody panics with it").push(format!("{field}={value:?}"));
+        self.0.lock().expect("no panic while locked").push(format!("{field}={value:?}"));
     }
 }
 
@@ -155,13 +165,13 @@ impl Subscriber for Lines {
 }
 
 #[test]
-fn a_queue_that_is_deleted_underneath() {
+fn a_queue_that_is_deleted_while_in_use() {
     let lines = Lines::default();
-    let _listening = tracing::subscriber::set_default(lines.clone());
-    // The test's own thread runs it, which is the one that listens.
-    real(async {
-        let ground = Ground::without_tables().await;
-        let config = ground.account.another();
+    let _subscribed = tracing::subscriber::set_default(lines.clone());
+    // `block_on` runs the case on this thread, which has the subscriber.
+    block_on(async {
+        let world = World::without_tables().await;
+        let config = world.account.another();
         let spec = QueueSpec {
             name: "large".into(),
             kind: QueueKind::Standard,
@@ -169,15 +179,15 @@ fn a_queue_that_is_deleted_underneath() {
             retention: HOUR,
             dead_letters: None,
         };
-        let queues = SqsQueues::new(config, &ground.stack);
+        let queues = SqsQueues::new(config, &world.stack);
         queues.ensure(&spec).await.unwrap();
-        SqsQueues::new(config, &ground.stack).remove(&spec.name).await.unwrap();
+        SqsQueues::new(config, &world.stack).remove(&spec.name).await.unwrap();
         let message = [Outgoing::now("one".to_owned())];
         assert_eq!(queues.send(&spec.name, &message).await, Err(Fault::NotFound));
-        let said = lines.0.lock().unwrap().join(" ");
-        assert!(said.contains("QueueDoesNotExist") && said.contains("bullpen refresh"), "{said}");
-        assert!(said.contains("large"), "{said}");
-        ground.pass(Duration::from_secs(61)).await;
+        let text = lines.0.lock().unwrap().join(" ");
+        assert!(text.contains("QueueDoesNotExist") && text.contains("bullpen refresh"), "{text}");
+        assert!(text.contains("large"), "{text}");
+        world.advance(Duration::from_secs(61)).await;
         queues.ensure(&spec).await.unwrap();
         assert_eq!(queues.send(&spec.name, &message).await, Ok(vec![Ok(())]));
     });

@@ -1,4 +1,6 @@
-//! What a stack's tables are made of, and which are refused.
+//! Creating, checking and removing a stack's tables, and refusing tables of another layout.
+//!
+//! Not here: items in the tables (the contract suites).
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -14,14 +16,14 @@ use bullpen_core::ids::InstanceId;
 use bullpen_core::mailbox::{AgentPhase, Beat, ReportRead};
 use bullpen_core::ports::{Clock, Fault, Ledger, Mailbox};
 
-use crate::emulator::{Service, real};
-use crate::{Ground, Wire};
+use crate::emulator::{Service, block_on};
+use crate::{Wire, World};
 
 #[test]
-fn tables_pay_by_use_and_forget_by_themselves() {
-    real(async {
-        let ground = Ground::with_tables().await;
-        let client = Client::new(&ground.account.config(None).await);
+fn tables_are_billed_by_request_and_expire_items() {
+    block_on(async {
+        let world = World::with_tables().await;
+        let client = Client::new(&world.account.config(None).await);
         for (table, indexes) in [("contract-state", 4), ("contract-mailbox", 0)] {
             let found = client.describe_table().table_name(table).send().await.unwrap();
             let found = found.table.unwrap();
@@ -35,22 +37,22 @@ fn tables_pay_by_use_and_forget_by_themselves() {
     });
 }
 
-/// The second time nothing is written; a neighbour whose name begins the same is not touched.
+/// A second `ensure` writes nothing; a stack whose name begins the same is not touched.
 #[test]
-fn tables_are_made_once_and_removed_once() {
-    real(async {
-        let ground = Ground::new(Service::Tables).await;
-        let config = ground.account.config(None).await;
-        let clock = &*ground.clock;
+fn tables_are_created_once_and_removed_once() {
+    block_on(async {
+        let world = World::new(Service::Tables).await;
+        let config = world.account.config(None).await;
+        let clock = &*world.clock;
         let neighbour = StackName::new("contract-2").unwrap();
         setup::ensure(&config, &neighbour, clock).await.unwrap();
-        let made = setup::ensure(&config, &ground.stack, clock).await.unwrap();
+        let made = setup::ensure(&config, &world.stack, clock).await.unwrap();
         assert!(made.contains(&"made table contract-state".to_owned()), "{made:?}");
-        assert_eq!(setup::ensure(&config, &ground.stack, clock).await, Ok(Vec::new()));
-        let removed = setup::remove(&config, &ground.stack, clock).await.unwrap();
+        assert_eq!(setup::ensure(&config, &world.stack, clock).await, Ok(Vec::new()));
+        let removed = setup::remove(&config, &world.stack, clock).await.unwrap();
         assert_eq!(removed, ["removed table contract-mailbox", "removed table contract-state"]);
-        assert_eq!(setup::remove(&config, &ground.stack, clock).await, Ok(Vec::new()));
-        let missing = setup::missing(&config, &ground.stack).await.unwrap();
+        assert_eq!(setup::remove(&config, &world.stack, clock).await, Ok(Vec::new()));
+        let missing = setup::missing(&config, &world.stack).await.unwrap();
         assert_eq!(missing, ["contract-state", "contract-mailbox"]);
         assert_eq!(setup::verify(&config, &neighbour).await, Ok(()));
     });
@@ -58,25 +60,25 @@ fn tables_are_made_once_and_removed_once() {
 
 #[test]
 fn a_missing_table_is_named() {
-    real(async {
-        let ground = Ground::new(Service::Tables).await;
-        let config = ground.account.config(None).await;
-        let error = setup::verify(&config, &ground.stack).await.unwrap_err();
-        let said = "table contract-state does not exist: run `bullpen refresh`";
-        assert_eq!(error.to_string(), said);
-        let ledger = DynamoLedger::new(&config, &ground.stack, Arc::clone(&ground.clock));
-        let Err(Fault::Denied(said)) = ledger.read(&InstanceId::new("i-1")).await else {
+    block_on(async {
+        let world = World::new(Service::Tables).await;
+        let config = world.account.config(None).await;
+        let error = setup::verify(&config, &world.stack).await.unwrap_err();
+        let expected = "table contract-state does not exist: run `bullpen refresh`";
+        assert_eq!(error.to_string(), expected);
+        let ledger = DynamoLedger::new(&config, &world.stack, Arc::clone(&world.clock));
+        let Err(Fault::Denied(text)) = ledger.read(&InstanceId::new("i-1")).await else {
             panic!("a read without a table")
         };
-        assert!(said.contains("ResourceNotFoundException") && said.contains("refresh"), "{said}");
+        assert!(text.contains("ResourceNotFoundException") && text.contains("refresh"), "{text}");
     });
 }
 
 #[test]
 fn a_table_of_another_layout_is_refused() {
-    real(async {
-        let ground = Ground::with_tables().await;
-        let config = ground.account.config(None).await;
+    block_on(async {
+        let world = World::with_tables().await;
+        let config = world.account.config(None).await;
         let text = |text: &str| AttributeValue::S(text.to_owned());
         Client::new(&config)
             .update_item()
@@ -88,19 +90,19 @@ fn a_table_of_another_layout_is_refused() {
             .send()
             .await
             .unwrap();
-        let said = "table contract-state has layout 2; this program works with layout 1 only: \
-                    use the version of Bullpen that made it, or another stack";
-        let verified = setup::verify(&config, &ground.stack).await.unwrap_err();
-        let ensured = setup::ensure(&config, &ground.stack, &*ground.clock).await.unwrap_err();
-        assert_eq!((verified.to_string(), ensured.to_string()), (said.to_owned(), said.to_owned()));
+        let expected = "table contract-state has layout 2; this program works with layout 1 only: \
+                        use the version of Bullpen that made it, or another stack";
+        let verified = setup::verify(&config, &world.stack).await.unwrap_err();
+        let ensured = setup::ensure(&config, &world.stack, &*world.clock).await.unwrap_err();
+        assert_eq!([verified.to_string(), ensured.to_string()], [expected, expected]);
     });
 }
 
 #[test]
 fn a_table_that_is_not_ours_is_left_alone() {
-    real(async {
-        let ground = Ground::new(Service::Tables).await;
-        let config = ground.account.config(None).await;
+    block_on(async {
+        let world = World::new(Service::Tables).await;
+        let config = world.account.config(None).await;
         let id = AttributeDefinition::builder().attribute_name("id");
         let key = KeySchemaElement::builder().attribute_name("id").key_type(KeyType::Hash);
         Client::new(&config)
@@ -112,23 +114,23 @@ fn a_table_that_is_not_ours_is_left_alone() {
             .send()
             .await
             .unwrap();
-        let error = setup::ensure(&config, &ground.stack, &*ground.clock).await.unwrap_err();
+        let error = setup::ensure(&config, &world.stack, &*world.clock).await.unwrap_err();
         assert_eq!(error, SetupError::NotOurs { table: "contract-state".to_owned() });
-        let kept = setup::remove(&config, &ground.stack, &*ground.clock).await.unwrap_err();
+        let kept = setup::remove(&config, &world.stack, &*world.clock).await.unwrap_err();
         assert_eq!(kept, error);
     });
 }
 
 #[test]
 fn an_item_of_a_newer_program_is_not_read() {
-    real(async {
-        let ground = Ground::with_tables().await;
-        let config = ground.account.config(None).await;
-        let mailbox = DynamoMailbox::new(&config, &ground.stack, Arc::clone(&ground.clock));
+    block_on(async {
+        let world = World::with_tables().await;
+        let config = world.account.config(None).await;
+        let mailbox = DynamoMailbox::new(&config, &world.stack, Arc::clone(&world.clock));
         let key = "AROA:i-1".into();
         let beat = Beat {
             seq: 1,
-            at: ground.clock.now(),
+            at: world.clock.now(),
             phase: AgentPhase::Waiting,
             boot: "b".to_owned(),
         };
@@ -143,24 +145,27 @@ fn an_item_of_a_newer_program_is_not_read() {
             .await
             .unwrap();
         let found = mailbox.reports(std::slice::from_ref(&key)).await.unwrap();
-        let [ReportRead::Unreadable(said)] = &found[..] else { panic!("a newer item was read") };
-        let said = said.to_string();
-        assert_eq!(said, "out#AROA:i-1: the item has version 99; this program reads up to 1");
+        let [ReportRead::Unreadable(text)] = &found[..] else { panic!("a newer item was read") };
+        let text = text.to_string();
+        assert_eq!(text, "out#AROA:i-1: the item has version 99; this program reads up to 1");
         let later = Beat { seq: 2, ..beat };
         mailbox.beat(&key, &later).await.unwrap();
         let still = mailbox.reports(&[key]).await.unwrap();
-        assert!(matches!(still[..], [ReportRead::Unreadable(_)]), "it was written over: {still:?}");
+        assert!(
+            matches!(still[..], [ReportRead::Unreadable(_)]),
+            "an older program wrote the item: {still:?}"
+        );
     });
 }
 
 #[test]
-fn what_aws_says_is_the_cause_and_not_the_text() {
-    real(async {
-        let ground = Ground::new(Service::Tables).await;
+fn aws_is_the_source_of_a_setup_error_and_not_its_text() {
+    block_on(async {
+        let world = World::new(Service::Tables).await;
         let wire = Wire::default();
-        let config = ground.account.config(Some(wire.clone())).await;
+        let config = world.account.config(Some(wire.clone())).await;
         wire.lose_next_answer();
-        let error = setup::verify(&config, &ground.stack).await.unwrap_err();
+        let error = setup::verify(&config, &world.stack).await.unwrap_err();
         assert_eq!(error.to_string(), "the tables of the stack cannot be set up");
         let cause = error.source().expect("AWS did not answer").to_string();
         assert!(cause.contains("the test lost this answer"), "{cause}");

@@ -1,6 +1,7 @@
-//! A wire that counts calls, can lose an answer after it was given, and can answer in place of AWS.
+//! An HTTP client that counts calls, can lose an answer that the emulator gave, and can answer by
+//! itself.
 //!
-//! Not here: the emulator at its other end.
+//! Not here: the emulator.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,7 +18,7 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
 
-/// What a test knows of one client's calls, and does to them.
+/// A test's control over one client's calls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wire(Arc<Levers>);
 
@@ -29,23 +30,23 @@ struct Levers {
 }
 
 impl Wire {
-    /// Loses the next answer.
+    /// Drops the next answer.
     pub(crate) fn lose_next_answer(&self) {
         self.0.lose_next.store(true, Ordering::SeqCst);
     }
 
-    /// Answers the next call that nobody answers yet with this, without passing it on.
+    /// Queues an answer: each next call gets one, and is not sent to the emulator.
     pub(crate) fn answer_next(&self, status: u16, body: &str) {
         let mut answers = self.0.answers.lock().unwrap_or_else(PoisonError::into_inner);
         answers.push_back((status, body.to_owned()));
     }
 
-    /// How many calls were made since this was last asked.
+    /// The number of calls since the last call of this method.
     pub(crate) fn calls(&self) -> u32 {
         self.0.calls.swap(0, Ordering::SeqCst)
     }
 
-    /// A client on this wire.
+    /// The HTTP client that this controls.
     pub(crate) fn client(self) -> SharedHttpClient {
         SharedHttpClient::new(OnWire { inner: Builder::new().build_http(), wire: self })
     }
@@ -74,7 +75,7 @@ impl HttpConnector for OnWire<SharedHttpConnector> {
         levers.calls.fetch_add(1, Ordering::SeqCst);
         let canned = levers.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         if let Some((status, body)) = canned {
-            let status = StatusCode::try_from(status).expect("it is a status");
+            let status = StatusCode::try_from(status).expect("a status code");
             return HttpConnectorFuture::ready(Ok(HttpResponse::new(status, SdkBody::from(body))));
         }
         let (answer, lost) =

@@ -1,4 +1,4 @@
-"""Starts the test EC2 on loopback and says where, in one line: `http://127.0.0.1:<port>`."""
+"""Starts the test EC2 on loopback and prints its address in one line: `http://127.0.0.1:<port>`."""
 
 import argparse
 import pathlib
@@ -13,10 +13,10 @@ from .world import WORLD
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="ec2", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="0, the default, is any that is free")
+    parser.add_argument("--port", type=int, default=0, help="0, the default, is any free port")
     parser.add_argument("--clock", choices=["by-hand", "real"], default="by-hand")
     parser.add_argument("--grace", type=float, default=5.0, help="seconds from SIGTERM to SIGKILL")
-    parser.add_argument("--logs", type=pathlib.Path, help="where the hook's output goes, by instance")
+    parser.add_argument("--logs", type=pathlib.Path, help="directory of the hook's output")
     parser.add_argument("hook", nargs="*", help="the launch hook's command, after `--`")
     return parser.parse_args()
 
@@ -26,12 +26,12 @@ def end(*_: Any) -> None:
 
 
 def main() -> None:
-    told = arguments()
-    WORLD.clock.by_hand = told.clock == "by-hand"
-    HOOK.grace, HOOK.logs = told.grace, told.logs
-    HOOK.command = HOOK.usual = told.hook
+    options = arguments()
+    WORLD.clock.by_hand = options.clock == "by-hand"
+    HOOK.grace, HOOK.logs = options.grace, options.logs
+    HOOK.command = HOOK.usual = options.hook
     signal.signal(signal.SIGTERM, end)
-    server = bind(told.port)
+    server = bind(options.port)
     print(HOOK.address, flush=True)
     try:
         server.serve_forever()

@@ -1,6 +1,6 @@
-"""The admin API, below `/_bullpen/`: what a test turns to bring something about.
+"""The admin API, below `/_bullpen/`, with which a test changes settings and causes events.
 
-Every route takes and gives JSON. `README.md` has the table of them.
+Every route takes and returns JSON. `README.md` has the table of routes.
 
 Not here: what the settings do (`world` has them, and the modules that read them).
 """
@@ -21,18 +21,18 @@ from .capacity import Rule
 from .hook import HOOK
 from .world import WORLD, Delays, Fault
 
-# How long before its end a spot instance is told.
+# The seconds from the notice to the end of a spot instance.
 NOTICE_TIME = 120.0
-# What an account brings, made by `POST ground`.
+# The instance profile that `POST ground` creates.
 PROFILE = "bullpen-instance"
 
 
 class Refused(Exception):
-    """The request makes no sense; its text says why."""
+    """An invalid request; the text says why."""
 
 
 def answer(method: str, route: str, body: Any) -> Any:
-    """Does what one request asks, under the world's lock."""
+    """Handles one request; the caller holds the world's lock."""
     handler = ROUTES.get((method, route))
     if handler is None:
         raise Refused(f"there is no {method} {route}")
@@ -88,14 +88,15 @@ def _put_hook(body: Any) -> Any:
 def _post_interrupt(body: Any) -> Any:
     instance = WORLD.instances[body["instance"]]
     after = float(body.get("in", NOTICE_TIME))
-    # The notice names a time of the world outside; ours is only an offset.
+    # The notice has a real time; the world's clock counts seconds from the start.
     when = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=after)
     instance.interrupt("terminate", after, when.strftime("%Y-%m-%dT%H:%M:%SZ"))
     return instance.notice
 
 
 def _post_ground(body: Any) -> Any:
-    """What people make before they use Bullpen: a role with a profile, and a network of one region."""
+    """Creates what operators have before they use Bullpen: a role with a profile, and a network of one
+    region."""
     iam = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
     if PROFILE not in {profile.name for profile in iam.instance_profiles.values()}:
         iam.create_role(PROFILE, "{}", "/", None, "", [], 3600)
@@ -103,7 +104,7 @@ def _post_ground(body: Any) -> Any:
     ec2 = ec2_backends[DEFAULT_ACCOUNT_ID][body["region"]]
     vpc = ec2.get_default_vpc()
     group = ec2.get_default_security_group(vpc.id)
-    subnets = [one.id for one in ec2.describe_subnets() if one.vpc_id == vpc.id]
+    subnets = [subnet.id for subnet in ec2.describe_subnets() if subnet.vpc_id == vpc.id]
     return {"profile": PROFILE, "group": group.id, "subnets": sorted(subnets)}
 
 

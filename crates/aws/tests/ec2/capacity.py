@@ -1,7 +1,8 @@
-"""How much fits, and how a fleet is filled. Pure: no moto, no time, no answers.
+"""Capacity, and how a fleet uses it. Pure: no moto, no time, no answers.
 
-A *kind* is what capacity is counted by: type, zone, usage. A *rule* is a pool that all the kinds it
-covers share. *Room* is what the rules and quotas leave beside the instances that hold capacity now.
+A *kind* is a type, a zone and a usage; capacity is counted by kind. A *rule* is a limit that all the
+kinds it covers share. *Capacity* is the rest of the rules' limits and the quotas, after the instances
+that hold capacity now.
 
 Not here: which instances hold capacity (`instances`), or which types a fleet may have (`requirements`).
 """
@@ -22,13 +23,13 @@ NO_SPOT_CAPACITY = "UnfulfillableCapacity"
 QUOTA_CODES = {ON_DEMAND: "VcpuLimitExceeded", SPOT: "MaxSpotInstanceCountExceeded"}
 
 BY_PRIORITY = ("prioritized", "capacity-optimized-prioritized")
-BY_ROOM = ("capacity-optimized", "price-capacity-optimized")
+BY_CAPACITY = ("capacity-optimized", "price-capacity-optimized")
 IN_TURN = ("diversified",)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What one instance takes from the cloud."""
+    """The capacity that one instance takes."""
 
     type: str
     zone: str
@@ -38,13 +39,13 @@ class Kind:
 
 @dataclass(frozen=True)
 class Rule:
-    """At most `limit` instances at once of all the kinds that the patterns cover."""
+    """A limit on instances at once, of all the kinds that the patterns cover together."""
 
     limit: int
     type: str = "*"
     zone: str = "*"
     usage: str = "*"
-    # What is said when it is full, if not what EC2's documentation has for it.
+    # The error code at the limit, if not the one in EC2's documentation.
     code: str | None = None
 
     def covers(self, kind: Kind) -> bool:
@@ -53,8 +54,8 @@ class Rule:
 
 
 @dataclass
-class Room:
-    """What is left, and who takes it. Taking is what changes it."""
+class Capacity:
+    """The remaining capacity. Only `take` changes it."""
 
     rules: Sequence[Rule]
     quotas: Mapping[str, int]
@@ -62,18 +63,18 @@ class Room:
     _vcpus: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def beside(cls, held: Iterable[Kind], rules: Sequence[Rule], quotas: Mapping[str, int]) -> Room:
-        room = cls(rules, quotas)
+    def beside(cls, held: Iterable[Kind], rules: Sequence[Rule], quotas: Mapping[str, int]) -> Capacity:
+        capacity = cls(rules, quotas)
         for kind in held:
-            room._hold(kind)
-        return room
+            capacity._hold(kind)
+        return capacity
 
     def left(self, kind: Kind) -> float:
         """How many more instances of this kind the rules allow; quotas are not pools."""
         return min((self._left_of(at) for at in self._rules_on(kind)), default=math.inf)
 
     def refusal(self, kind: Kind) -> str | None:
-        """The code that one more of this kind is refused with."""
+        """The error code for one more instance of this kind; `None` if it fits."""
         for at in self._rules_on(kind):
             if self._left_of(at) <= 0:
                 usual = NO_SPOT_CAPACITY if kind.usage == SPOT else NO_CAPACITY
@@ -84,7 +85,7 @@ class Room:
         return None
 
     def take(self, kind: Kind) -> str | None:
-        """Takes one of this kind, or says with which code it is refused."""
+        """Takes capacity for one instance of this kind, or returns the error code."""
         refusal = self.refusal(kind)
         if refusal is None:
             self._hold(kind)
@@ -103,7 +104,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Offer:
-    """One way to get an instance of a fleet: an override, with one type in one zone."""
+    """One override of a fleet: a type in a zone."""
 
     kind: Kind
     weight: float = 1.0
@@ -112,21 +113,21 @@ class Offer:
 
 @dataclass
 class Filling:
-    """What a fleet gets: offers by their place in the list, and those that were refused, with why."""
+    """The result of `fill`: the picked offers, and the refused offers with their codes, by index."""
 
     picked: list[int] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
     weight: float = 0.0
 
 
-def fill(offers: Sequence[Offer], wanted: float, room: Room, strategy: str) -> Filling:
-    """Takes offers until the wanted weight is there, or none is left that fits."""
+def fill(offers: Sequence[Offer], wanted: float, capacity: Capacity, strategy: str) -> Filling:
+    """Picks offers until their weight is enough, or no offer fits."""
     filling = Filling()
-    live = _in_order(offers, room, strategy)
+    live = _in_order(offers, capacity, strategy)
     turn = 0
     while live and filling.weight < wanted:
         at = live[turn % len(live)]
-        refusal = room.take(offers[at].kind)
+        refusal = capacity.take(offers[at].kind)
         if refusal is not None:
             filling.refused[at] = refusal
             live.remove(at)
@@ -138,10 +139,10 @@ def fill(offers: Sequence[Offer], wanted: float, room: Room, strategy: str) -> F
     return filling
 
 
-def _in_order(offers: Sequence[Offer], room: Room, strategy: str) -> list[int]:
+def _in_order(offers: Sequence[Offer], capacity: Capacity, strategy: str) -> list[int]:
     places = list(range(len(offers)))
     if strategy in BY_PRIORITY:
         places.sort(key=lambda at: offers[at].priority)
-    elif strategy in BY_ROOM:
-        places.sort(key=lambda at: -room.left(offers[at].kind))
+    elif strategy in BY_CAPACITY:
+        places.sort(key=lambda at: -capacity.left(offers[at].kind))
     return places

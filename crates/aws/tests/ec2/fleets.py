@@ -1,9 +1,9 @@
-"""CreateFleet as far as a control plane needs it: overrides that may be refused one by one, types by
+"""CreateFleet as far as a control plane needs it: overrides that are refused one by one, types by
 requirements, partial fleets with `Errors`, one call for one token.
 
-moto's own fleet keeps its place in moto's lists; what it launches, and how, is decided here.
+moto keeps the list of fleets; this module decides what they launch.
 
-Not here: in which order capacity is taken (`capacity`), which types match (`requirements`).
+Not here: the order in which fleets use capacity (`capacity`), which types match (`requirements`).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from moto.ec2.utils import random_spot_request_id
 
 from . import requirements
 from .capacity import ON_DEMAND, SPOT, Filling, Offer, fill
-from .instances import Instance, explanation, is_offered, kind, once, room_in
+from .instances import Instance, capacity_in, explanation, is_offered, kind, once
 
-# How many types one override with requirements is taken to mean: the smallest that match.
+# An override with requirements means this many types: the smallest that match.
 TYPES_MAX = 40
-# What a device of a launch template is where the template does not say.
+# The defaults for a device of a launch template.
 VOLUME = {"VolumeSize": 8, "DeleteOnTermination": True}
 
 
 class OneTimeRequest(SpotInstanceRequest):
-    """The request of an instance that a fleet has launched already; moto's would launch another,
-    and persistently."""
+    """The request of an instance that a fleet has already launched. moto's own request would launch
+    another instance, and would be persistent."""
 
     def __init__(self, backend: Any, spec: SpotFleetLaunchSpec, instance: Instance) -> None:
         self._launched = instance
@@ -67,7 +67,7 @@ class OneTimeRequest(SpotInstanceRequest):
 
 
 class Fleet(models.Fleet):
-    """A fleet that gets what there is."""
+    """A fleet that gets as many instances as there is capacity for."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class Fleet(models.Fleet):
             ec2_backend, fleet_id, on_demand_options, spot_options, target, expanded, *others
         )
         self.launch_template_configs = configs
-        # Before it launches anything: moto asks a fleet when one of its instances is terminated, also one
-        # that a failed call has left behind.
+        # Before the first launch: moto asks for the fleet of every instance that is terminated, also of
+        # instances that a failed call has left behind.
         ec2_backend.fleets[fleet_id] = self
         for usage, wanted in _shares(target).items():
             options = (spot_options if usage == SPOT else on_demand_options) or {}
@@ -103,21 +103,21 @@ class Fleet(models.Fleet):
 
     @property
     def instances(self) -> list[dict[str, Any]] | None:
-        """What the answer has of an instant fleet: a group for each override that gave any."""
+        """The instances in an instant fleet's answer: a group for each override that gave any."""
         return self.groups if self.fleet_type == "instant" else None
 
     def _launch(self, usage: str, wanted: float, options: Mapping[str, Any]) -> None:
         specs = self._sound_specs(usage)
         offers = [self._offer(spec, usage) for spec in specs]
         strategy = options.get("AllocationStrategy", "lowest-price")
-        filling = fill(offers, wanted, room_in(self.ec2_backend), strategy)
+        filling = fill(offers, wanted, capacity_in(self.ec2_backend), strategy)
         for at, code in filling.refused.items():
             self._refuse(specs[at], usage, code, explanation(code, offers[at].kind))
         if filling.weight >= float(options.get("MinTargetCapacity") or 0):
             self._launch_picked(specs, usage, filling)
 
     def _sound_specs(self, usage: str) -> list[SpotFleetLaunchSpec]:
-        """Those that capacity alone decides about. A fault that many types share is told once."""
+        """The specs without a fault, which only capacity can refuse. Reports a shared fault once."""
         sound, faults = [], set()
         for spec in self.launch_specs:
             fault = self._fault_of(spec)
@@ -145,7 +145,8 @@ class Fleet(models.Fleet):
             )
 
     def _launch_one(self, spec: SpotFleetLaunchSpec, usage: str) -> Instance:
-        """A reservation for each: moto's pages are of reservations, EC2's of instances."""
+        """Launches an instance in a reservation of its own: moto's pages count reservations, EC2's
+        count instances."""
         template = _template_of(spec)
         data = self.ec2_backend._get_template_from_args(template).data | (spec.overrides or {})
         tags = dict(spec.tag_specifications)
@@ -199,10 +200,10 @@ class Fleet(models.Fleet):
         return _zone(self.ec2_backend, {"SubnetId": spec.subnet_id} | (spec.overrides or {}))
 
     def _fault_of(self, spec: SpotFleetLaunchSpec) -> tuple[str, str] | None:
-        """Why this override can give nothing, whatever capacity there is."""
+        """Why this override gives no instance even with capacity; `None` if it is sound."""
         try:
             if not self.ec2_backend.describe_images(ami_ids=[spec.image_id]):
-                # moto describes one that was deregistered as nothing.
+                # moto's description omits a deregistered image.
                 raise UnvailableAMIIdError(spec.image_id)
             zone = self._zone_of(spec)
             self._require_one_network(spec)
@@ -231,7 +232,7 @@ class Fleet(models.Fleet):
 
 
 def _shares(target: Mapping[str, Any]) -> dict[str, float]:
-    """How much of each usage; what is not said is of the default one."""
+    """The target for each usage; the rest is of the default usage."""
     shares = {
         ON_DEMAND: float(target.get("OnDemandTargetCapacity") or 0),
         SPOT: float(target.get("SpotTargetCapacity") or 0),
@@ -242,7 +243,7 @@ def _shares(target: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _with_types(backend: Any, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, with an override for each type where there were requirements."""
+    """The config with one override for each type that requirements match."""
     template = backend._get_template_from_args(config["LaunchTemplateSpecification"])
     overrides = [
         each
@@ -281,8 +282,8 @@ def _zone(backend: Any, wanted: Mapping[str, Any]) -> str:
 
 
 def _offered(backend: Any, wanted: Mapping[str, Any], types: list[str]) -> list[str]:
-    """Those that the zone has. Where it has none, and where the subnet is not there, something is left
-    for the launch to refuse."""
+    """The types that the zone offers. If it offers none, or the subnet does not exist, at least one type
+    stays, for the launch to refuse."""
     try:
         zone = _zone(backend, wanted)
     except EC2ClientError:
@@ -321,7 +322,7 @@ def _security_groups(data: Mapping[str, Any]) -> list[str]:
 
 
 def _of_template(account: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What a launch template has that moto's fleets forget."""
+    """The settings of a launch template that moto's fleets ignore."""
     named: dict[str, Any] = {
         "nics": [dict(it) for it in data.get("NetworkInterfaces") or []],
         "metadata_options": data.get("MetadataOptions") or {},
@@ -342,7 +343,7 @@ def _of_template(account: str, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def install() -> None:
-    """Puts all of this in the place of moto's."""
+    """Replaces moto's fleets and their calls."""
     models.Fleet = Fleet
     create = Fleets.create_fleet
 

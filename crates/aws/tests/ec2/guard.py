@@ -1,7 +1,7 @@
-"""Ends what the launch hook started if the server goes without doing so.
+"""Kills the machines that the launch hook started, if the server ends without ending them.
 
-Reads lines: `+<pid>` for a process group that began, `-<pid>` for one that is gone. The end of the
-input is the end of the server.
+Reads lines: `+<pid>` for a process group that has started, `-<pid>` for a process group that has ended.
+The server's end closes the input.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 
 def left_over(lines: Iterable[str]) -> list[int]:
-    """The groups that began and did not end."""
+    """The process groups that have started and not ended."""
     alive: list[int] = []
     for line in lines:
         pid = int(line[1:])

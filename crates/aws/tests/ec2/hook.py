@@ -1,11 +1,11 @@
-"""The launch hook: a command that plays what runs on an instance.
+"""The launch hook: a command that plays an instance's machine.
 
-It is started when an instance is running, and ended when the instance stops or is terminated. If it
-ends by itself, the machine has shut itself down. It leads a process group of its own, because the end
-of a machine is the end of all that runs on it.
+The server starts it when an instance runs, and ends it when the instance stops or is terminated. If it
+ends by itself, the machine has shut itself down. It leads a process group of its own, so that all
+processes of a machine end with it.
 
-A *guard* beside the server ends what is left if the server is killed. A command begins only after the
-guard knows of it, so there is no moment in which a killed server leaves one behind.
+A *guard* process beside the server ends the remaining machines if the server is killed. A command
+begins only after the guard knows it, so that a killed server never leaves one behind.
 
 Not here: when an instance starts and stops (`instances`).
 """
@@ -24,8 +24,8 @@ from typing import Any, BinaryIO
 from .world import WORLD
 
 GUARD = pathlib.Path(__file__).with_name("guard.py")
-# Begins when it is told, and not at all if whoever should tell it is gone.
-WAIT_THEN_BEGIN = 'read -r told && exec "$@"'
+# Waits for a line from the server before it begins; without a line it ends.
+WAIT_THEN_BEGIN = 'read -r begin && exec "$@"'
 
 
 class Machine:
@@ -37,14 +37,14 @@ class Machine:
         self._lock = threading.Lock()
 
     def signal(self, number: int) -> None:
-        """To all of them. Once the first is reaped, its number may be somebody else's."""
+        """Signals the group, unless its leader is reaped: another process may then have its number."""
         with self._lock:
             if not self._is_gone.is_set():
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.process.pid, number)
 
     def end(self, grace: float) -> None:
-        """Asks it to end, and makes it end if it does not. Does not wait."""
+        """Sends SIGTERM, and SIGKILL after the grace. Does not wait."""
         self.signal(signal.SIGTERM)
         timer = threading.Timer(grace, self.signal, args=(signal.SIGKILL,))
         timer.daemon = True
@@ -54,7 +54,7 @@ class Machine:
         self._is_gone.wait()
 
     def reap(self) -> None:
-        """Waits for the end of the first process, and ends the others."""
+        """Waits for the end of the leader, and kills the others."""
         os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
         self.signal(signal.SIGKILL)
         with self._lock:
@@ -63,16 +63,16 @@ class Machine:
 
 
 class Hook:
-    """All machines. Used under the world's lock, but for what its own threads do."""
+    """All machines. Every caller holds the world's lock; the hook's own threads take it."""
 
     def __init__(self) -> None:
-        # What is started, and what a reset goes back to.
+        # The command of the next machines, and the command that a reset restores.
         self.command: list[str] = []
         self.usual: list[str] = []
         self.address = ""
         self.grace = 5.0
         self.logs: pathlib.Path | None = None
-        # Those that are on, by instance, and those that were told to end.
+        # The machines that are on, by instance, and the machines that got SIGTERM.
         self._on: dict[str, Machine] = {}
         self._ending: list[Machine] = []
         self._guard = Guard()
@@ -91,8 +91,8 @@ class Hook:
             )
         machine = self._on[instance.id] = Machine(process)
         self._guard.tell(f"+{process.pid}")
-        with contextlib.suppress(BrokenPipeError), process.stdin as told:
-            told.write(b"begin\n")
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+            pipe.write(b"begin\n")
         threading.Thread(target=self._watch, args=(instance, machine), daemon=True).start()
 
     def end(self, instance_id: str) -> None:
@@ -102,7 +102,7 @@ class Hook:
             machine.end(self.grace)
 
     def end_all(self) -> None:
-        """Ends all of them and waits until they are gone."""
+        """Ends all machines and waits until they are gone."""
         for instance_id in list(self._on):
             self.end(instance_id)
         for machine in self._ending:
@@ -134,7 +134,7 @@ class Hook:
 
 
 class Guard:
-    """The process beside the server; it is there from the first machine on."""
+    """The guard process; the first machine starts it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -146,7 +146,7 @@ class Guard:
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", str(GUARD)],
                     stdin=subprocess.PIPE,
-                    # A signal to the server's group, as from a terminal, is not for it.
+                    # So that a signal to the server's group, as from a terminal, does not reach it.
                     start_new_session=True,
                 )
             self._process.stdin.write(f"{line}\n".encode())

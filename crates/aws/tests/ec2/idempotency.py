@@ -13,26 +13,26 @@ Answer = TypeVar("Answer")
 
 
 class Mismatch(Exception):
-    """The token was used before, with other parameters."""
+    """An earlier call used the token with other parameters."""
 
 
 class Tokens:
-    """The answers that were given, by token. A call that failed leaves none, and may be repeated."""
+    """The answers by token. A failed call leaves none, and may be repeated."""
 
     def __init__(self) -> None:
-        self._given: dict[Hashable, tuple[str, Any]] = {}
+        self._answers: dict[Hashable, tuple[str, Any]] = {}
 
     def once(
         self, key: Hashable, parameters: Mapping[str, Any], make: Callable[[], Answer]
     ) -> Answer:
-        """The answer of the first call with this key; makes it if this is the first."""
-        said = json.dumps(dict(parameters), sort_keys=True, default=str)
-        if key not in self._given:
-            self._given[key] = (said, make())
-        before, answer = self._given[key]
-        if before != said:
+        """The answer of the first call with this key; performs the call if this is the first."""
+        encoded = json.dumps(dict(parameters), sort_keys=True, default=str)
+        if key not in self._answers:
+            self._answers[key] = (encoded, make())
+        first, answer = self._answers[key]
+        if first != encoded:
             raise Mismatch
         return answer
 
     def clear(self) -> None:
-        self._given.clear()
+        self._answers.clear()

@@ -1,9 +1,9 @@
-"""Instances that take their time, that may not be started or stopped from everywhere, and that hold
-capacity while they do: what moto's own are not.
+"""Instances whose transitions take time, which refuse calls in the wrong state, and which hold
+capacity. moto's instances do none of that.
 
-`install` puts these in the place of moto's.
+`install` replaces moto's by these.
 
-Not here: what is launched in a fleet (`fleets`), and what runs on an instance (`hook`).
+Not here: the instances of a fleet (`fleets`), and the machine of an instance (`hook`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from moto.ec2.responses.instances import InstanceResponse
 from moto.ec2.responses.tags import TagResponse
 from moto.ec2.utils import filter_reservations
 
-from .capacity import NO_CAPACITY, NO_SPOT_CAPACITY, ON_DEMAND, SPOT, Kind, Room
+from .capacity import NO_CAPACITY, NO_SPOT_CAPACITY, ON_DEMAND, SPOT, Capacity, Kind
 from .hook import HOOK
 from .idempotency import Mismatch
 from .world import WORLD
@@ -34,7 +34,7 @@ CODES = {
     "stopping": 64,
     "stopped": 80,
 }
-# A stopped instance holds none: that is why a start can be refused.
+# A stopped instance holds no capacity, so a start can be refused.
 HOLDS_CAPACITY = ("pending", "running", "stopping", "shutting-down")
 GONE = ("shutting-down", "terminated")
 STARTABLE = ("pending", "running", "stopped")
@@ -93,7 +93,7 @@ class Instance(models.Instance):
         return previous
 
     def shut_itself_down(self) -> None:
-        """What the machine's own `shutdown` does. A one-time spot instance cannot be stopped."""
+        """Handles the machine's own `shutdown`. A one-time spot instance cannot be stopped."""
         if self.state != "running":
             return
         if self.instance_initiated_shutdown_behavior == "terminate" or self.usage == SPOT:
@@ -102,18 +102,18 @@ class Instance(models.Instance):
             self.stop()
 
     def interrupt(self, action: str, after: float, when: str) -> None:
-        """The notice of a spot instance's end, and the end."""
+        """Gives a spot instance its notice now, and terminates it later."""
         self.notice = {"action": action, "time": when}
         WORLD.after(after, self.terminate)
 
     def _move(self, through: str, to: str, delay: float) -> None:
-        """Is `through` now and `to` after the delay, unless something else has happened by then."""
+        """Sets the state `through` now and `to` after the delay, unless another move began by then."""
         self._moves += 1
-        mine = self._moves
+        this_move = self._moves
         self._state = _state(through)
 
         def arrive() -> None:
-            if self._moves == mine:
+            if self._moves == this_move:
                 self._state = _state(to)
                 if to == "running":
                     HOOK.start(self)
@@ -130,11 +130,11 @@ def kind(type_name: str, zone: str, usage: str) -> Kind:
     return Kind(type_name, zone, usage, facts["VCpuInfo"]["DefaultVCpus"] if facts else 1)
 
 
-def room_in(backend: Any) -> Room:
-    """What is left in this account and region."""
+def capacity_in(backend: Any) -> Capacity:
+    """The remaining capacity of this account and region."""
     every = (it for group in backend.reservations.values() for it in group.instances)
     held = (instance.kind for instance in every if instance.holds_capacity)
-    return Room.beside(held, WORLD.capacity, WORLD.quotas)
+    return Capacity.beside(held, WORLD.capacity, WORLD.quotas)
 
 
 @functools.cache
@@ -144,13 +144,13 @@ def _offers(region: str) -> frozenset[tuple[str, str]]:
 
 
 def is_offered(region: str, type_name: str, zone: str) -> bool:
-    """Whether this zone has this type at all; moto has real tables of it."""
+    """Whether this zone offers this type; moto has EC2's tables."""
     return (type_name, zone) in _offers(region)
 
 
 def refused(code: str, of: Kind) -> EC2ClientError:
-    """The error of a call that could not get even one."""
-    # The code for spot is documented for fleets; a single call is told the plain one.
+    """The error of a call that gets no instance."""
+    # EC2 documents the code for spot for fleets only; a single call gets the plain one.
     code = NO_CAPACITY if code == NO_SPOT_CAPACITY else code
     return EC2ClientError(code, explanation(code, of))
 
@@ -167,7 +167,7 @@ def explanation(code: str, of: Kind) -> str:
 
 
 def once(response: Any, action: str, make: Callable[[], ActionResult]) -> ActionResult:
-    """A call with a client token takes place once."""
+    """Performs a call once for each client token."""
     token = response._get_param("ClientToken")
     if not token:
         return make()
@@ -180,7 +180,7 @@ def once(response: Any, action: str, make: Callable[[], ActionResult]) -> Action
 
 
 def install() -> None:
-    """Puts all of this in the place of moto's."""
+    """Replaces moto's instances and their calls."""
     models.Instance = Instance
     backend = models.InstanceBackend
     _install_launch(backend)
@@ -194,7 +194,7 @@ def _install_launch(backend: Any) -> None:
 
     def run_instances(self: Any, *arguments: Any, **named: Any) -> models.Reservation:
         reservation = original(self, *arguments, **named)
-        # Not sooner: moto itself looks the new ones up, to attach their volumes.
+        # Only now: moto itself looks the new instances up, to attach their volumes.
         for instance in reservation.instances:
             instance.visible_at = WORLD.clock.now() + WORLD.delays.visible
         return reservation
@@ -229,9 +229,9 @@ def _install_transitions(backend: Any) -> None:
     def start_instances(self: Any, instance_ids: list[str]) -> Any:
         instances = self.get_multi_instances_by_id(instance_ids)
         _require(instances, STARTABLE, "started")
-        room = room_in(self)
+        capacity = capacity_in(self)
         for instance in instances:
-            code = room.take(instance.kind) if instance.state == "stopped" else None
+            code = capacity.take(instance.kind) if instance.state == "stopped" else None
             if code:
                 raise refused(code, instance.kind)
         return start(self, instance_ids)
@@ -250,7 +250,7 @@ def _install_transitions(backend: Any) -> None:
 
 
 def _require(instances: Iterable[Instance], states: tuple[str, ...], what: str) -> None:
-    """All of them, before anything is done to one."""
+    """Refuses the call if one instance is in another state, before it changes any."""
     for instance in instances:
         if instance.state not in states:
             text = f"The instance '{instance.id}' is not in a state from which it can be {what}."
@@ -274,22 +274,22 @@ def _install_answers() -> None:
 
 
 def _run_what_fits(response: Any, run: Callable[[Any], ActionResult]) -> ActionResult:
-    """Between `MinCount` and `MaxCount`, where moto launches `MinCount`."""
+    """Launches as many as fit between `MinCount` and `MaxCount`; moto launches `MinCount`."""
     wanted = _wanted_kind(response)
     if not is_offered(response.region, wanted.type, wanted.zone):
         text = f"{wanted.type} is not supported in your requested Availability Zone ({wanted.zone})."
         raise EC2ClientError("Unsupported", text)
-    room = room_in(response.ec2_backend)
+    capacity = capacity_in(response.ec2_backend)
     least = int(response._get_param("MinCount", 1))
     fits = 0
     while fits < int(response._get_param("MaxCount", 1)):
-        code = room.take(wanted)
+        code = capacity.take(wanted)
         if code and fits < least:
             raise refused(code, wanted)
         if code:
             break
         fits += 1
-    # moto reads this one for how many to launch.
+    # moto reads the number of instances to launch from this parameter.
     response.params["MinCount"] = fits
     return run(response)
 
@@ -308,7 +308,7 @@ def _wanted_kind(response: Any) -> Kind:
 
 
 def _with_true_states(action: str, answer: str) -> Callable[[Any], ActionResult]:
-    """moto answers with what usually follows, also for an instance that is long terminated."""
+    """Corrects moto's answers, which have the usual next state also for a terminated instance."""
     original = getattr(InstanceResponse, action)
 
     def wrapped(self: Any) -> ActionResult:

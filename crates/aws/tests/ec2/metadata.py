@@ -1,6 +1,6 @@
-"""The metadata service as one instance sees it: version 2, with a token for everything.
+"""The instance metadata service, version 2: every request needs a token.
 
-Not here: who asks. The server tells the instance by the path.
+Not here: which instance asks; the server finds it by the path.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Answer = tuple[int, bytes]
 
 
 class Metadata:
-    """Tokens, and what is answered. A token is good for one instance and does not run out."""
+    """Answers requests. A token is valid for one instance and never expires."""
 
     def __init__(self) -> None:
         self._tokens: dict[str, str] = {}
 
     def answer(self, method: str, path: str, headers: Mapping[str, str], instance: Any) -> Answer:
-        """What this instance is told; nobody asks from one that is not on."""
+        """The answer to a request of this instance; 404 if it does not run."""
         if instance is None or instance.state != "running":
             return 404, b""
         if path == "latest/api/token":

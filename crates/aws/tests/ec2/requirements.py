@@ -1,4 +1,4 @@
-"""Which instance types satisfy `InstanceRequirements`. Pure: the types' data are an argument.
+"""The instance types that satisfy `InstanceRequirements`. Pure: the types' data are an argument.
 
 Not here: prices. Price protection is accepted and changes nothing, because moto knows no prices.
 """
@@ -17,7 +17,7 @@ Facts = Mapping[str, Any]
 
 
 class Unclear(Exception):
-    """Requirements that EC2 refuses: the code, and what is wrong with them."""
+    """Requirements that EC2 refuses: the error code and the reason."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class Unclear(Exception):
 
 
 def check(wanted: Requirements) -> None:
-    """Raises if EC2 would not take them."""
+    """Raises `Unclear` if EC2 would refuse the requirements."""
     for name in ("VCpuCount", "MemoryMiB"):
         if (wanted.get(name) or {}).get("Min") is None:
             raise Unclear("MissingParameter", f"InstanceRequirements must contain {name}.Min")
@@ -38,7 +38,7 @@ def check(wanted: Requirements) -> None:
 def matching(
     wanted: Requirements, architectures: Iterable[str], types: Mapping[str, Facts]
 ) -> list[str]:
-    """The types that satisfy them, smallest first: the nearest to "cheapest first" without prices."""
+    """The matching types, smallest first, which is nearest to "cheapest first" without prices."""
     architectures = set(architectures)
     found = [
         (facts["VCpuInfo"]["DefaultVCpus"], facts["MemoryInfo"]["SizeInMiB"], name)

@@ -1,8 +1,9 @@
 """The server: one port for EC2, the admin API and the instances' metadata.
 
-moto takes no locks and two of its calls at once lose instances, so one request is served at a time.
+moto takes no locks, and two of its calls at once lose instances, so the server handles one request at a
+time.
 
-Not here: what is answered (`admin`, `metadata`, and moto with what the other modules put in it).
+Not here: the answers (`admin`, `metadata`, and moto with the replacements of the other modules).
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from .world import WORLD, Fault
 
 PREFIX = "/_bullpen"
 METADATA = f"{PREFIX}/metadata/"
-# How often what is due is looked for when the clock is the real one.
+# How often the server performs due events when the clock is the real one.
 TICK = 0.02
-# EC2's documentation has these among the errors of the server, moto knows none of them.
+# EC2's documentation lists these as server errors; moto answers them with 400.
 SERVER_ERRORS = {"InsufficientInstanceCapacity": 500, "UnfulfillableCapacity": 500}
 ERROR_CODE = re.compile(rb"<Errors><Error><Code>([A-Za-z.]+)</Code>")
 
@@ -47,7 +48,7 @@ StartResponse = Callable[..., Any]
 
 
 class Handler(MotoRequestHandler):
-    """Keeps connections open, as EC2 does, and says nothing."""
+    """Keeps connections open, as EC2 does, and logs nothing."""
 
     protocol_version = "HTTP/1.1"
 
@@ -56,7 +57,7 @@ class Handler(MotoRequestHandler):
 
 
 class Application:
-    """The WSGI application; what is EC2's is answered by the one behind it, which is moto."""
+    """The WSGI application; it passes EC2's calls on to moto, the application behind it."""
 
     def __init__(self, behind: Callable[[Environ, StartResponse], Iterable[bytes]]) -> None:
         self._behind = behind
@@ -64,7 +65,7 @@ class Application:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        # Whoever answers, what was sent has to be read, or it would be taken for the next request.
+        # Always read the body: unread bytes would become the start of the next request.
         sent = _body(environ)
         with WORLD.lock:
             WORLD.settle()
@@ -83,7 +84,7 @@ class Application:
         instance = WORLD.instances.get(name)
         status, body = self._metadata.answer(environ["REQUEST_METHOD"], rest, environ, instance)
         headers = [("Content-Length", str(len(body)))]
-        # A token is answered with how long it is good, and clients insist on it.
+        # Clients require the token's lifetime in the answer.
         if status == 200 and TTL in environ:
             headers.append(("X-aws-ec2-metadata-token-ttl-seconds", environ[TTL]))
         return _line(status), headers, body
@@ -92,10 +93,10 @@ class Application:
         try:
             body = json.loads(sent or b"null")
             route = path.removeprefix(PREFIX).strip("/")
-            said, status = admin.answer(method, route, body), 200
+            answer, status = admin.answer(method, route, body), 200
         except (admin.Refused, ValueError) as error:
-            said, status = {"error": str(error)}, 400
-        text = json.dumps(said).encode()
+            answer, status = {"error": str(error)}, 400
+        text = json.dumps(answer).encode()
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(text)))]
         return _line(status), headers, text
 
@@ -110,22 +111,22 @@ class Application:
         return _answer_fault(fault)
 
     def _answer_behind(self, environ: Environ) -> Answer:
-        said: list[tuple[str, Any]] = []
+        started: list[tuple[str, Any]] = []
 
         def start(status: str, headers: Any, _: Any = None) -> None:
-            said.append((status, headers))
+            started.append((status, headers))
 
         try:
             body = b"".join(self._behind(environ, start))
         except Exception:
-            # What moto does not know or trips over. EC2 has a code for that, and a client should see it.
+            # An error in moto. A client should see EC2's code for it, not moto's HTML.
             traceback.print_exc()
             return _answer_fault(Fault("InternalError", 500))
-        return *said[-1], body
+        return *started[-1], body
 
 
 def _body(environ: Environ) -> bytes:
-    """The body, which can be read again after."""
+    """Reads the body and leaves a copy for the application behind."""
     body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     environ["wsgi.input"] = io.BytesIO(body)
     return body
@@ -142,8 +143,8 @@ def _line(status: int) -> str:
 
 def _true_status(status: str, headers: Any, body: bytes) -> Answer:
     code = ERROR_CODE.search(body) if status.startswith("400") else None
-    told = SERVER_ERRORS.get(code.group(1).decode()) if code else None
-    return (_line(told) if told else status), headers, body
+    server_error = SERVER_ERRORS.get(code.group(1).decode()) if code else None
+    return (_line(server_error) if server_error else status), headers, body
 
 
 def _answer_fault(fault: Fault) -> Answer:
@@ -171,7 +172,7 @@ def _install() -> None:
 
 
 def bind(port: int) -> BaseWSGIServer:
-    """A server on loopback that is ready to serve; port 0 is any that is free."""
+    """A server on loopback, ready to serve; port 0 is any free port."""
     _install()
     application = Application(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", port, application, threaded=True, request_handler=Handler)

@@ -1,7 +1,7 @@
-"""A launch template's version takes over what it does not say from the version it is based on, and its
-user data are looked at.
+"""Versions of launch templates: a new version inherits missing data from its source version, and its user
+data have to be base64.
 
-Not here: anything else of launch templates, which are moto's.
+Not here: all other calls for launch templates, which are moto's.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from moto.ec2.utils import parse_user_data
 
 
 def install() -> None:
-    """Puts this in the place of moto's."""
+    """Replaces moto's call."""
     create = LaunchTemplates.create_launch_template_version
 
     def create_launch_template_version(self: Any) -> ActionResult:
         data = dict(self._get_param("LaunchTemplateData") or {})
         if data.get("UserData"):
-            # moto looks at the first version's only.
+            # moto checks the user data of the first version only.
             data["UserData"] = parse_user_data(str(data["UserData"]))
         self.params["LaunchTemplateData"] = {**_source(self), **data}
         return create(self)

@@ -1,9 +1,10 @@
-"""What the test EC2 is told from outside, what it counts, and its time.
+"""The settings of the test EC2, its counts of calls, and its time.
 
-Time is by hand unless the server was started otherwise: it moves when it is told, and what is due
-happens then. What is *due* is on the agenda: transitions of instances, ends of interrupted ones.
+Only the admin API advances the clock, unless the server was started with the real one. The agenda has
+the events to come: transitions of instances, ends of interrupted ones. Advancing the clock performs
+the due ones.
 
-Not here: what the settings do (the modules that read them), or how they are set (`admin`).
+Not here: what the settings do (the modules that read them), or changing them (`admin`).
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from .idempotency import Tokens
 
 @dataclass
 class Delays:
-    """Seconds until something is so."""
+    """How many seconds changes of an instance take."""
 
-    # After a launch, until its ids are found by anything.
+    # From a launch until other calls find its ids.
     visible: float = 0.0
     running: float = 0.0
     stopped: float = 0.0
@@ -34,13 +35,13 @@ class Delays:
 
 @dataclass
 class Fault:
-    """What the next calls of an action are answered with instead."""
+    """An error answer to the next calls of an action."""
 
     code: str
     status: int
     action: str = "*"
     times: int = 1
-    # Whether the call takes place all the same, and only its answer is an error.
+    # Whether the server carries the call out although it answers with the error.
     carried_out: bool = False
 
 
@@ -49,18 +50,18 @@ class Clock:
 
     def __init__(self, by_hand: bool = True) -> None:
         self.by_hand = by_hand
-        self._told = 0.0
+        self._set = 0.0
         self._start = time.monotonic()
 
     def now(self) -> float:
-        return self._told if self.by_hand else time.monotonic() - self._start
+        return self._set if self.by_hand else time.monotonic() - self._start
 
     def set(self, now: float) -> None:
-        self._told = now
+        self._set = now
 
 
 class Agenda:
-    """What will happen, by time; what is due at the same time happens in the order it was put."""
+    """The events to come, by time; events of the same time happen in the order of `put`."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
@@ -70,7 +71,7 @@ class Agenda:
         heapq.heappush(self._heap, (due, next(self._order), happen))
 
     def next_due(self, until: float) -> tuple[float, Callable[[], None]] | None:
-        """Takes the next that is due until then."""
+        """Takes the next event that is due by `until`."""
         if not self._heap or self._heap[0][0] > until:
             return None
         due, _, happen = heapq.heappop(self._heap)
@@ -82,7 +83,7 @@ class Agenda:
 
 @dataclass
 class World:
-    """All of it. Whoever touches it, or moto, holds the lock."""
+    """The whole state. Every thread that uses it, or moto, holds the lock."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     clock: Clock = field(default_factory=Clock)
@@ -93,19 +94,19 @@ class World:
     delays: Delays = field(default_factory=Delays)
     faults: list[Fault] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
-    # Every instance there ever was, by id, whatever account and region it is of.
+    # Every instance that was ever launched, by id, of all accounts and regions.
     instances: dict[str, Any] = field(default_factory=dict)
 
     def after(self, seconds: float, happen: Callable[[], None]) -> None:
         self.agenda.put(self.clock.now() + seconds, happen)
 
     def settle(self) -> None:
-        """Lets everything happen that is due by now."""
+        """Performs every event that is due by now."""
         while due := self.agenda.next_due(self.clock.now()):
             due[1]()
 
     def advance(self, seconds: float) -> None:
-        """Moves the time on. What falls due on the way happens at its own time, not at the end's."""
+        """Advances the clock. Every event on the way happens at its own time."""
         target = self.clock.now() + seconds
         while due := self.agenda.next_due(target):
             self.clock.set(due[0])
@@ -113,7 +114,7 @@ class World:
         self.clock.set(target)
 
     def take_fault(self, action: str) -> Fault | None:
-        """The fault that meets this call, which is then spent once more."""
+        """The fault for this call; uses the fault up once."""
         for fault in self.faults:
             if fault.action in ("*", action):
                 fault.times -= 1
@@ -123,7 +124,7 @@ class World:
         return None
 
     def forget(self) -> None:
-        """As it was at the start, but for the time and the launch hook."""
+        """Restores the state of the start, except the time and the launch hook."""
         for memory in (self.agenda, self.tokens, self.capacity, self.quotas, self.faults):
             memory.clear()
         self.calls.clear()

@@ -1,6 +1,6 @@
-//! Batches in which one machine is not like the others.
+//! Batches in which one machine is in another state than the others.
 //!
-//! Not here: what EC2 does not show (`sight`).
+//! Not here: machines that EC2 does not show (`visibility`).
 
 use std::time::Duration;
 
@@ -10,27 +10,29 @@ use bullpen_core::ports::{Fault, Fleet as _, StartOutcome, Tag};
 use bullpen_core::request::TypePattern;
 use bullpen_faulty::ec2::{Delays, Refusal, Rule};
 
-use crate::stage::{HOUR, World, ids, real, request, set};
+use crate::world::{HOUR, World, block_on, ids, request, set};
 
 fn unknown() -> InstanceId {
     InstanceId::new("i-00000000000000000")
 }
 
 #[test]
-fn a_start_is_refused_for_capacity_alone() {
-    real(async {
+fn a_machine_without_capacity_does_not_keep_the_others_from_starting() {
+    block_on(async {
         let world = World::new().await;
         let fleet = world.fleet();
         let of = |intent, pattern, count| LaunchRequest {
             allowed_types: vec![TypePattern::new(pattern)],
             ..request(intent, count)
         };
-        let short = ids(&fleet.launch(&of("n-1", "c5.large", 1)).await.expect("room").machines);
-        let plenty = ids(&fleet.launch(&of("n-2", "m5.large", 6)).await.expect("room").machines);
-        world.pass(HOUR);
+        let short =
+            ids(&fleet.launch(&of("n-1", "c5.large", 1)).await.expect("EC2 has capacity").machines);
+        let plenty =
+            ids(&fleet.launch(&of("n-2", "m5.large", 6)).await.expect("EC2 has capacity").machines);
+        world.advance(HOUR);
         let all = [&plenty[..2], &short, &plenty[2..]].concat();
-        fleet.stop(&world.orders(&all)).await.expect("they run");
-        world.pass(HOUR);
+        fleet.stop(&world.orders(&all)).await.expect("the machines run");
+        world.advance(HOUR);
         world.admin().set_capacity(&[Rule { instance_type: "c5.large", ..Rule::of_all(0) }]);
         let started = fleet.start(&all).await.expect("an answer for each");
         let asked: Vec<InstanceId> = started.iter().map(|(id, _)| id.clone()).collect();
@@ -40,106 +42,107 @@ fn a_start_is_refused_for_capacity_alone() {
                 if short.contains(id) { StartOutcome::NoCapacity } else { StartOutcome::Starting };
             assert_eq!(*answer, wanted, "{id}");
         }
-        assert_eq!(world.are(&plenty, "running").await, 6);
-        assert_eq!(world.are(&short, "stopped").await, 1);
+        assert_eq!(world.count_in_state(&plenty, "running").await, 6);
+        assert_eq!(world.count_in_state(&short, "stopped").await, 1);
     });
 }
 
 #[test]
-fn a_start_of_one_that_is_gone_starts_the_others() {
-    real(async {
+fn a_terminated_machine_does_not_keep_the_others_from_starting() {
+    block_on(async {
         let world = World::new().await;
         let fleet = world.fleet();
         let all = world.stopped(&fleet, "n-1", 50).await;
         let gone = all[17].clone();
-        fleet.terminate(std::slice::from_ref(&gone)).await.expect("it is ours");
-        world.pass(HOUR);
+        fleet.terminate(std::slice::from_ref(&gone)).await.expect("the machine is ours");
+        world.advance(HOUR);
         let started = fleet.start(&all).await.expect("an answer for each");
         assert_eq!(started.len(), 50);
         for (id, answer) in &started {
             assert_eq!(*id == gone, matches!(answer, StartOutcome::Failed(_)), "{id}: {answer:?}");
         }
-        assert_eq!(world.made("StartInstances"), 2, "once more without it");
-        assert_eq!(world.are(&all, "running").await, 49);
+        assert_eq!(world.calls("StartInstances"), 2, "once more without it");
+        assert_eq!(world.count_in_state(&all, "running").await, 49);
     });
 }
 
 #[test]
 fn a_late_stop_is_refused_and_not_sent() {
-    real(async {
+    block_on(async {
         let world = World::new().await;
         let fleet = world.fleet();
         let all = world.running(&fleet, "n-1", 2).await;
         let orders = world.orders(&all);
-        // To the very moment: the machine may have an owner by then.
-        world.pass(HOUR);
+        // From exactly this moment on, the machine may have an owner.
+        world.advance(HOUR);
         let answer = fleet.stop(&orders).await;
         assert!(matches!(answer, Err(Fault::Denied(_))), "{answer:?}");
-        assert_eq!(world.made("StopInstances"), 0);
-        // One that is in time is not kept from stopping by one that is not.
+        assert_eq!(world.calls("StopInstances"), 0);
+        // A late order does not keep a valid one from being sent.
         let mut mixed = world.orders(&all);
         mixed[0].until = orders[0].until;
         let answer = fleet.stop(&mixed).await;
         assert!(matches!(answer, Err(Fault::Denied(_))), "{answer:?}");
-        assert_eq!(world.made("StopInstances"), 1);
-        assert_eq!(world.are(&all[..1], "running").await, 1);
-        assert_eq!(world.are(&all[1..], "stopped").await, 1);
+        assert_eq!(world.calls("StopInstances"), 1);
+        assert_eq!(world.count_in_state(&all[..1], "running").await, 1);
+        assert_eq!(world.count_in_state(&all[1..], "stopped").await, 1);
     });
 }
 
 #[test]
-fn a_stop_of_one_that_is_gone_stops_the_others() {
-    real(async {
+fn a_terminated_machine_does_not_keep_the_others_from_stopping() {
+    block_on(async {
         let world = World::new().await;
         let fleet = world.fleet();
         let all = world.running(&fleet, "n-1", 3).await;
-        fleet.terminate(&all[1..2]).await.expect("it is ours");
-        world.pass(HOUR);
+        fleet.terminate(&all[1..2]).await.expect("the machine is ours");
+        world.advance(HOUR);
         let asked = [&all[..], &[unknown()]].concat();
-        // Whatever is said of the one that is gone.
+        // The answer for the terminated machine is free.
         drop(fleet.stop(&world.orders(&asked)).await);
-        world.pass(HOUR);
-        assert_eq!(world.are(&all, "stopped").await, 2);
-        assert_eq!(world.are(&all[1..2], "terminated").await, 1);
+        world.advance(HOUR);
+        assert_eq!(world.count_in_state(&all, "stopped").await, 2);
+        assert_eq!(world.count_in_state(&all[1..2], "terminated").await, 1);
     });
 }
 
 #[test]
-fn a_stop_of_one_that_is_not_running_yet_stops_the_others() {
-    real(async {
+fn a_pending_machine_does_not_keep_the_others_from_stopping() {
+    block_on(async {
         let world = World::new().await;
         let fleet = world.fleet();
         let running = world.running(&fleet, "n-1", 2).await;
         let minute = Duration::from_secs(60);
         world.admin().set_delays(Delays { running: minute, ..Delays::default() });
-        let pending = ids(&fleet.launch(&request("n-2", 1)).await.expect("room").machines);
+        let pending =
+            ids(&fleet.launch(&request("n-2", 1)).await.expect("EC2 has capacity").machines);
         let asked = [&running[..1], &pending, &running[1..]].concat();
         let answer = fleet.stop(&world.orders(&asked)).await;
-        assert!(answer.is_err(), "one of them does not stop");
-        assert_eq!(world.are(&running, "stopped").await, 2);
-        assert_eq!(world.are(&pending, "pending").await, 1);
+        assert!(answer.is_err(), "the pending machine does not stop");
+        assert_eq!(world.count_in_state(&running, "stopped").await, 2);
+        assert_eq!(world.count_in_state(&pending, "pending").await, 1);
     });
 }
 
 #[test]
-fn an_end_of_the_unknown_ends_the_known() {
-    real(async {
+fn an_unknown_machine_does_not_keep_the_others_from_ending() {
+    block_on(async {
         let world = World::new().await;
         let fleet = world.fleet();
         let all = world.running(&fleet, "n-1", 3).await;
-        fleet.terminate(&all[..1]).await.expect("it is ours");
+        fleet.terminate(&all[..1]).await.expect("the machine is ours");
         let asked = [&all[..2], &[unknown()], &all[2..]].concat();
         for _ in 0..2 {
             fleet.terminate(&asked).await.expect("no error");
-            assert_eq!(world.are(&all, "terminated").await, 3);
+            assert_eq!(world.count_in_state(&all, "terminated").await, 3);
         }
-        assert_eq!(world.made("TerminateInstances"), 1 + 2 * 2, "once more without it");
+        assert_eq!(world.calls("TerminateInstances"), 1 + 2 * 2, "once more without it");
     });
 }
 
 #[test]
-fn a_refusal_that_names_nobody_is_not_about_everybody() {
-    real(async {
+fn a_refusal_without_a_machine_does_not_apply_to_the_whole_batch() {
+    block_on(async {
         let world = World::new().await;
         let fleet = world.fleet();
         let all = world.running(&fleet, "n-1", 3).await;
@@ -154,34 +157,34 @@ fn a_refusal_that_names_nobody_is_not_about_everybody() {
         assert!(tagged.iter().all(|machine| machine.tags.job_started), "{tagged:?}");
         world.admin().refuse(unnamed("StopInstances"));
         fleet.stop(&world.orders(&all)).await.expect("no error");
-        assert_eq!(world.are(&all, "stopped").await, 3);
+        assert_eq!(world.count_in_state(&all, "stopped").await, 3);
         world.admin().refuse(unnamed("StartInstances"));
         let started = fleet.start(&all).await.expect("an answer for each");
         assert!(started.iter().all(|(_, answer)| *answer == StartOutcome::Starting), "{started:?}");
         world.admin().refuse(unnamed("TerminateInstances"));
         fleet.terminate(&all).await.expect("no error");
-        assert_eq!(world.are(&all, "terminated").await, 3);
+        assert_eq!(world.count_in_state(&all, "terminated").await, 3);
         assert_eq!(world.admin().refusals_left(), 0);
     });
 }
 
 #[test]
-fn a_stop_of_many_that_are_gone_stops_the_others() {
-    real(async {
+fn many_terminated_machines_do_not_keep_the_others_from_stopping() {
+    block_on(async {
         let world = World::new().await;
         let fleet = world.fleet();
         let all = world.running(&fleet, "n-1", 12).await;
-        fleet.terminate(&all[..10]).await.expect("they are ours");
-        world.pass(HOUR);
-        // EC2 names one after the other.
-        assert!(fleet.stop(&world.orders(&all)).await.is_err(), "some are gone");
-        assert_eq!(world.are(&all, "stopped").await, 2);
+        fleet.terminate(&all[..10]).await.expect("the machines are ours");
+        world.advance(HOUR);
+        // EC2 names one terminated machine after the other.
+        assert!(fleet.stop(&world.orders(&all)).await.is_err(), "ten machines are terminated");
+        assert_eq!(world.count_in_state(&all, "stopped").await, 2);
     });
 }
 
 #[test]
-fn an_unknown_one_does_not_keep_the_tag_from_the_others() {
-    real(async {
+fn an_unknown_machine_does_not_keep_the_others_from_being_tagged() {
+    block_on(async {
         let world = World::new().await;
         let fleet = world.fleet();
         let all = world.running(&fleet, "n-1", 2).await;
@@ -191,23 +194,23 @@ fn an_unknown_one_does_not_keep_the_tag_from_the_others() {
             .expect("no error");
         let tagged = fleet.describe(&all).await.expect("an answer");
         assert!(tagged.iter().all(|machine| machine.tags.job_started), "{tagged:?}");
-        assert_eq!(world.made("CreateTags"), 2);
+        assert_eq!(world.calls("CreateTags"), 2);
     });
 }
 
-/// Somebody looks into a machine, and has EC2 protect it: the others end.
+/// An operator may protect a machine in EC2 to examine it.
 #[test]
-fn one_that_is_protected_keeps_no_other_from_ending() {
-    real(async {
+fn a_protected_machine_does_not_keep_the_others_from_ending() {
+    block_on(async {
         let world = World::new().await;
         let fleet = world.fleet();
         let all = world.running(&fleet, "n-1", 5).await;
         let protected = aws_sdk_ec2::types::AttributeBooleanValue::builder().value(true).build();
         let call = world.client.modify_instance_attribute().instance_id(all[2].as_str());
-        call.disable_api_termination(protected).send().await.expect("it is protected");
-        fleet.terminate(&all).await.expect("what is protected is no error");
-        world.pass(HOUR);
-        assert_eq!(world.are(&all, "running").await, 1);
-        assert_eq!(world.are(&all, "terminated").await, 4);
+        call.disable_api_termination(protected).send().await.expect("protection");
+        fleet.terminate(&all).await.expect("a protected machine is no error");
+        world.advance(HOUR);
+        assert_eq!(world.count_in_state(&all, "running").await, 1);
+        assert_eq!(world.count_in_state(&all, "terminated").await, 4);
     });
 }

@@ -1,6 +1,6 @@
-//! How many calls a fleet's deeds take, exactly. `docs/benchmarks.md` has the table.
+//! The exact number of calls for each action of a fleet. `docs/benchmarks.md` has the table.
 //!
-//! Not here: how long they take.
+//! Not here: durations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use bullpen_core::parameters::LaunchSite;
 use bullpen_core::ports::{Fleet as _, Launched, Tag};
 use bullpen_faulty::{Fault, Plan, longest_chain};
 
-use crate::stage::{Fleet, HOUR, World, class, every, ids, real, request};
+use crate::world::{Fleet, HOUR, World, block_on, class, every, ids, request};
 
-/// Calls since the last look, by action.
-struct Looks<'a> {
+/// Counts a fleet's calls since the last assertion, by action.
+struct CallCounter<'a> {
     world: &'a World,
     before: BTreeMap<String, u64>,
 }
 
-impl<'a> Looks<'a> {
+impl<'a> CallCounter<'a> {
     fn new(world: &'a World) -> Self {
-        Self { world, before: made(world) }
+        Self { world, before: counted(world) }
     }
 
     fn since(&mut self) -> Vec<(String, u64)> {
-        let now = made(self.world);
+        let now = counted(self.world);
         let new = |(name, count): (&String, &u64)| {
             let new = count - self.before.get(name).copied().unwrap_or_default();
             (new > 0).then(|| (name.clone(), new))
@@ -38,117 +38,119 @@ impl<'a> Looks<'a> {
     }
 
     #[track_caller]
-    fn were(&mut self, wanted: &[(&str, u64)], what: &str) {
+    fn assert_calls(&mut self, wanted: &[(&str, u64)], what: &str) {
         let wanted: Vec<(String, u64)> =
             wanted.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
         assert_eq!(self.since(), wanted, "{what}");
     }
 }
 
-fn made(world: &World) -> BTreeMap<String, u64> {
+fn counted(world: &World) -> BTreeMap<String, u64> {
     let counts = world.proxy.counts();
     counts.each().map(|(_, name, tally)| (name.to_owned(), tally.arrived)).collect()
 }
 
-/// As many as fit into so many calls.
+/// How many calls so many machines take, in full batches.
 fn batches(machines: u32) -> u64 {
     u64::from(machines).div_ceil(u64::try_from(IDS_PER_CALL_MAX).expect("a small number"))
 }
 
-/// As many values as EC2 takes in a filter, but for the stack's own.
+/// The most values that EC2 accepts in filters, without the stack's own.
 const DESCRIBED_PER_CALL: u64 = 199;
 
 #[test]
-fn a_deed_for_many_takes_a_call_for_each_batch() {
-    real(async {
+fn an_action_takes_one_call_for_each_batch() {
+    block_on(async {
         for machines in [1, 50, 500] {
             let world = World::new().await;
             let fleet = world.fleet();
-            // What types are is asked once in a process's life.
-            hear_of_types(&fleet).await;
-            let mut looks = Looks::new(&world);
+            // A process looks its types up once.
+            look_up_types(&fleet).await;
+            let mut counter = CallCounter::new(&world);
             let what = format!("{machines} machines");
-            let launched = fleet.launch(&request("n-1", machines)).await.expect("there is room");
-            looks.were(&[("CreateFleet", 1)], &what);
+            let launched = fleet.launch(&request("n-1", machines)).await.expect("EC2 has capacity");
+            counter.assert_calls(&[("CreateFleet", 1)], &what);
             let all = ids(&launched.machines);
             assert_eq!(all.len(), usize::try_from(machines).expect("a small number"));
-            world.pass(HOUR);
+            world.advance(HOUR);
             let each = batches(machines);
             fleet.describe(&all).await.expect("an answer");
             let pages = u64::from(machines).div_ceil(DESCRIBED_PER_CALL);
-            looks.were(&[("DescribeInstances", pages)], &what);
+            counter.assert_calls(&[("DescribeInstances", pages)], &what);
             fleet.list().await.expect("an answer");
-            looks.were(&[("DescribeInstances", 1)], &what);
+            counter.assert_calls(&[("DescribeInstances", 1)], &what);
             for some in all.chunks(IDS_PER_CALL_MAX) {
-                fleet.tag(some, Tag::JobStarted).await.expect("they are ours");
+                fleet.tag(some, Tag::JobStarted).await.expect("the machines are ours");
             }
-            looks.were(&[("CreateTags", each)], &what);
+            counter.assert_calls(&[("CreateTags", each)], &what);
             for some in all.chunks(IDS_PER_CALL_MAX) {
-                fleet.stop(&world.orders(some)).await.expect("they run");
+                fleet.stop(&world.orders(some)).await.expect("the machines run");
             }
-            looks.were(&[("StopInstances", each)], &what);
-            world.pass(HOUR);
+            counter.assert_calls(&[("StopInstances", each)], &what);
+            world.advance(HOUR);
             for some in all.chunks(IDS_PER_CALL_MAX) {
-                fleet.start(some).await.expect("they are stopped");
+                fleet.start(some).await.expect("the machines are stopped");
             }
-            looks.were(&[("StartInstances", each)], &what);
-            fleet.terminate(&all).await.expect("they are ours");
-            looks.were(&[("TerminateInstances", each)], &what);
-            assert_eq!(world.are(&all, "terminated").await, all.len());
+            counter.assert_calls(&[("StartInstances", each)], &what);
+            fleet.terminate(&all).await.expect("the machines are ours");
+            counter.assert_calls(&[("TerminateInstances", each)], &what);
+            assert_eq!(world.count_in_state(&all, "terminated").await, all.len());
         }
     });
 }
 
-/// A launch of nothing: all that would do is short.
-async fn hear_of_types(fleet: &Fleet) {
+/// Makes the fleet look up its types, by a launch that must avoid every offering.
+async fn look_up_types(fleet: &Fleet) {
     let avoid = every(Usage::OnDemand);
     let nothing = LaunchRequest { avoid, ..request("n-0", 1) };
     assert_eq!(fleet.launch(&nothing).await, Ok(Launched::default()));
 }
 
 #[test]
-fn five_hundred_that_nobody_knows_take_a_call_for_each_batch() {
-    real(async {
+fn five_hundred_unknown_machines_take_one_call_for_each_batch() {
+    block_on(async {
         let world = World::new().await;
         let fleet = world.fleet();
-        let mut looks = Looks::new(&world);
+        let mut counter = CallCounter::new(&world);
         let all: Vec<InstanceId> =
             (0..500).map(|number| InstanceId::new(format!("i-{number:017x}"))).collect();
         assert_eq!(fleet.describe(&all).await, Ok(Vec::new()));
-        looks.were(&[("DescribeInstances", 3)], "describe");
-        // EC2 names all that it does not know, and then nothing is left to ask for.
+        counter.assert_calls(&[("DescribeInstances", 3)], "describe");
+        // EC2 names every unknown machine, and the fleet has no other machine to repeat the call
+        // for.
         fleet.terminate(&all).await.expect("no error");
-        looks.were(&[("TerminateInstances", 10)], "terminate");
+        counter.assert_calls(&[("TerminateInstances", 10)], "terminate");
         fleet.stop(&world.orders(&all)).await.expect("no error");
-        looks.were(&[("StopInstances", 10)], "stop");
+        counter.assert_calls(&[("StopInstances", 10)], "stop");
         assert_eq!(fleet.start(&all).await.expect("no error").len(), 500);
-        looks.were(&[("StartInstances", 10)], "start");
+        counter.assert_calls(&[("StartInstances", 10)], "start");
         fleet.tag(&all, Tag::JobStarted).await.expect("no error");
-        looks.were(&[("CreateTags", 10)], "tag");
+        counter.assert_calls(&[("CreateTags", 10)], "tag");
     });
 }
 
-/// How many calls of a launch wait for one another, where every answer takes its time.
+/// How many calls of a launch wait for one another, with every answer delayed.
 async fn round_trips(world: &World, fleet: &Fleet, intent: &str) -> usize {
     let (late, before) = (Duration::from_millis(200), world.proxy.counts().log().len());
     world.proxy.set(Plan::calm().with(Fault::SlowAnswer, 1_000).slow_between(late, late));
-    fleet.launch(&request(intent, 1)).await.expect("there is room");
+    fleet.launch(&request(intent, 1)).await.expect("EC2 has capacity");
     world.proxy.set(Plan::calm());
     longest_chain(&world.proxy.counts().log()[before..])
 }
 
 #[test]
-fn a_cold_start_waits_for_as_few_answers_as_can_be() {
-    real(async {
+fn a_first_launch_takes_as_few_round_trips_as_possible() {
+    block_on(async {
         let world = World::new().await;
-        let mut looks = Looks::new(&world);
-        // A process that has just begun: it does not know what machine types are.
+        let mut counter = CallCounter::new(&world);
+        // A process that has just started and has looked up no types.
         let fleet = world.fleet();
         assert_eq!(round_trips(&world, &fleet, "n-1").await, 1);
-        looks.were(&[("CreateFleet", 1), ("DescribeInstanceTypes", 1)], "the first launch");
+        counter
+            .assert_calls(&[("CreateFleet", 1), ("DescribeInstanceTypes", 1)], "the first launch");
         assert_eq!(round_trips(&world, &fleet, "n-2").await, 1);
-        looks.were(&[("CreateFleet", 1)], "the second launch");
-        // Settings that changed since `refresh`: the template has to be made.
+        counter.assert_calls(&[("CreateFleet", 1)], "the second launch");
+        // Settings have changed since `refresh`, so the launch creates a template.
         let mut other = world.settings.clone();
         other.watchdog += HOUR;
         assert_eq!(round_trips(&world, &world.fleet_with(other), "n-3").await, 4);
@@ -158,32 +160,32 @@ fn a_cold_start_waits_for_as_few_answers_as_can_be() {
             ("DescribeImages", 1),
             ("DescribeInstanceTypes", 1),
         ];
-        looks.were(&wanted, "a launch without its template");
+        counter.assert_calls(&wanted, "a launch without its template");
     });
 }
 
-/// A service refreshes twice a minute; what hardly ever changes is asked for now and then.
+/// The service refreshes twice a minute; the fleet looks facts that hardly change up less often.
 #[test]
-fn one_process_asks_for_its_ground_and_its_templates_now_and_then() {
-    real(async {
+fn a_process_looks_its_launch_site_and_templates_up_once_an_hour() {
+    block_on(async {
         let world = World::bare().await;
-        let (fleet, mut looks) = (world.fleet(), Looks::new(&world));
+        let (fleet, mut counter) = (world.fleet(), CallCounter::new(&world));
         let refresh = async |kept: Option<&LaunchSite>| {
-            let ground = fleet.learn("2026-01-05", kept).await.expect("it is there");
-            let made = fleet.prepare(&[class()], true).await.expect("it can be made").len();
-            (ground.expect("there is one"), made)
+            let site = fleet.learn("2026-01-05", kept).await.expect("a valid launch site");
+            let changes = fleet.prepare(&[class()], true).await.expect("a template").len();
+            (site.expect("a launch site"), changes)
         };
-        let (ground, made) = refresh(None).await;
-        assert_eq!(made, 1);
-        assert!(looks.since().iter().any(|(name, _)| name == "CreateLaunchTemplate"));
-        assert_eq!(refresh(Some(&ground)).await, (ground.clone(), 0));
-        looks.were(&[], "asked a moment ago");
-        let other = LaunchSite { role_id: "AROAOTHER".to_owned(), ..ground.clone() };
-        assert_eq!(refresh(Some(&other)).await, (ground.clone(), 0), "what is kept is not so");
-        assert_eq!(looks.since().len(), 3, "the role, the subnets, the groups");
-        world.pass(HOUR);
-        assert_eq!(refresh(Some(&ground)).await, (ground, 0));
-        looks.were(
+        let (site, changes) = refresh(None).await;
+        assert_eq!(changes, 1);
+        assert!(counter.since().iter().any(|(name, _)| name == "CreateLaunchTemplate"));
+        assert_eq!(refresh(Some(&site)).await, (site.clone(), 0));
+        counter.assert_calls(&[], "looked up a moment ago");
+        let other = LaunchSite { role_id: "AROAOTHER".to_owned(), ..site.clone() };
+        assert_eq!(refresh(Some(&other)).await, (site.clone(), 0), "the stored site is wrong");
+        assert_eq!(counter.since().len(), 3, "the role, the subnets, the groups");
+        world.advance(HOUR);
+        assert_eq!(refresh(Some(&site)).await, (site, 0));
+        counter.assert_calls(
             &[
                 ("DescribeLaunchTemplateVersions", 1),
                 ("DescribeLaunchTemplates", 1),

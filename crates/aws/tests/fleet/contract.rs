@@ -1,6 +1,6 @@
 //! The contract suite of the `Fleet` port on the test EC2.
 //!
-//! Not here: what the port does not promise.
+//! Not here: behaviour beyond the port's promises (the other modules).
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use bullpen_faulty::ec2::{Delays, Rule};
 use bullpen_sim::contract::Harness;
 use bullpen_sim::contract::fleet::FleetHarness;
 
-use crate::stage::{Fleet, World, real, request};
+use crate::world::{Fleet, World, block_on, request};
 
-/// Nothing is so at once.
+/// State changes take time, as in EC2.
 const DELAYS: Delays = Delays {
     visible: Duration::ZERO,
     running: Duration::from_secs(15),
@@ -34,7 +34,7 @@ impl Harness for OnEc2 {
     type Port = Fleet;
 
     fn block_on<F: Future>(case: F) -> F::Output {
-        real(case)
+        block_on(case)
     }
 
     async fn fresh() -> Self {
@@ -56,10 +56,10 @@ impl Harness for OnEc2 {
     }
 
     async fn pass(&self, wait: Duration) {
-        self.world.pass(wait);
+        self.world.advance(wait);
     }
 
-    /// The suite loses answers of launches only.
+    /// The suite loses answers to launches only.
     fn lose_next_answer(&self) -> bool {
         self.world.proxy.fail_next("CreateFleet", Fault::AnswerLost);
         true
@@ -67,7 +67,7 @@ impl Harness for OnEc2 {
 }
 
 impl FleetHarness for OnEc2 {
-    /// An instant fleet's answer does not say it.
+    /// EC2's answer to an instant fleet has no launch time.
     const TELLS_LAUNCH_TIME: bool = false;
 
     fn request(&self, intent: &IntentId, pool: Option<PoolName>, count: u32) -> LaunchRequest {
@@ -75,7 +75,7 @@ impl FleetHarness for OnEc2 {
         LaunchRequest { pool, allowed_types, ..request(intent.as_str(), count) }
     }
 
-    /// The cases that ask begin with none.
+    /// The cases that call this begin without machines.
     fn leave_room_for(&self, machines: u32) -> bool {
         self.world.admin().set_capacity(&[Rule::of_all(machines)]);
         true

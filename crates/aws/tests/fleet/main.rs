@@ -1,18 +1,18 @@
-//! EC2 as the test EC2 plays it (`tests/ec2`): the contract suite of the `Fleet` port, and what becomes
-//! of a fleet's calls when EC2 is short, slow, throttles, forgets to answer, or is asked for what cannot
-//! be.
+//! Tests of `Ec2Fleet` on the test EC2 (`tests/ec2`): the contract suite of the `Fleet` port, and
+//! the fleet's calls when EC2 lacks capacity, is slow, throttles, loses answers or refuses
+//! settings.
 //!
-//! Every test has a server for itself, with nothing in it, and a proxy before it ([`stage`]).
+//! Every test has an empty server of its own, with a proxy before it ([`world`]).
 //!
-//! Not here: what only EC2 itself can show.
+//! Not here: behaviour that only EC2 itself can show.
 
 mod batches;
 mod calls;
 mod contract;
+mod faults;
 mod labelled;
 mod launches;
 mod lost;
 mod refusals;
-mod sight;
-mod stage;
-mod weather;
+mod visibility;
+mod world;

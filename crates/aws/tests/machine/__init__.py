@@ -1,1 +1,1 @@
-"""A machine for tests: a root of its own, and a stand-in for systemd. See README.md."""
+"""A machine for tests, with its own root file system and a stand-in for systemd. See README.md."""

@@ -1,4 +1,4 @@
-"""One boot of the machine that the launch hook names; the first process of its namespace."""
+"""One boot of a machine that the launch hook starts; this is the first process of its namespace."""
 
 import base64
 import os

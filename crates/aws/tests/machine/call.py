@@ -1,15 +1,15 @@
-"""A program of the machine that asks its first process: `call.py SOCKET NAME ARGUMENTS...`."""
+"""The client of the stand-in programs, which asks `init`: `call.py SOCKET NAME ARGUMENTS...`."""
 
 import json
 import socket
 import sys
 
-with socket.socket(socket.AF_UNIX) as asked:
-    asked.connect(sys.argv[1])
-    with asked.makefile("rw") as lines:
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect(sys.argv[1])
+    with connection.makefile("rw") as lines:
         lines.write(json.dumps(sys.argv[2:]) + "\n")
         lines.flush()
-        status, said = json.loads(lines.readline() or '[1, "the machine is going down"]')
-if said:
-    print(said, file=sys.stderr)
+        status, error = json.loads(lines.readline() or '[1, "the machine is powering off"]')
+if error:
+    print(error, file=sys.stderr)
 sys.exit(status)

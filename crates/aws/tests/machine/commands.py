@@ -1,7 +1,8 @@
-"""What the stand-in programs do: `systemctl`, `systemd-run`, `poweroff`, `useradd`, `usermod`, `gpasswd`,
-`runuser`.
+"""The stand-in programs: `systemctl`, `systemd-run`, `poweroff`, `useradd`, `usermod`, `gpasswd`, `runuser`.
 
-Each takes its arguments and gives its exit status. What is not played is refused, never ignored.
+Each function takes the arguments and returns the exit status. It refuses every use that it does not play.
+
+Not here: units and processes (`init`).
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ if TYPE_CHECKING:
 
 PASSWD, GROUP, HOMES = (pathlib.Path(path) for path in ("/etc/passwd", "/etc/group", "/home"))
 SUDOERS = pathlib.Path("/etc/sudoers.d")
-# Nobody on the host has these: a job's user is to own what it made, and nothing else.
+# No user of the host has such a number: a job's user must own only the files of its jobs.
 FIRST_ID = 23_000
-# Options that make no difference here.
+# Options without an effect here.
 QUIET = {"--no-block", "--quiet", "-q", "--collect", "--system", "--no-ask-password", "--no-wall"}
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 NUMBERS = itertools.count(1)
 
 
 class Unknown(ValueError):
-    """Not played here."""
+    """A use that the stand-in does not play."""
 
 
 def systemctl(init: Init, arguments: list[str]) -> int:
@@ -87,7 +88,7 @@ def useradd(_: Init, arguments: list[str]) -> int:
         case ["-m", "-s", shell, name] if NAME.fullmatch(name):
             pass
         case _:
-            raise Unknown(f"{arguments} is not played, or no name")
+            raise Unknown(f"{arguments} is not played, or has no valid name")
     if name in _names(PASSWD):
         return 9
     taken = {int(line.split(":")[2]) for line in PASSWD.read_text().splitlines()}
@@ -102,7 +103,7 @@ def useradd(_: Init, arguments: list[str]) -> int:
 
 
 def _has_other_users() -> bool:
-    """Not in the user namespace of somebody who is not root: there is one user in it."""
+    """Whether this user namespace has several users; that of a developer who is not root has one."""
     return int(pathlib.Path("/proc/self/uid_map").read_text().split()[2]) > 1
 
 
@@ -111,7 +112,7 @@ def usermod(_: Init, arguments: list[str]) -> int:
         case ["-aG", group, name] if name in _names(PASSWD) and group in _names(GROUP):
             pass
         case _:
-            raise Unknown(f"{arguments} is not played, or names nobody")
+            raise Unknown(f"{arguments} is not played, or names no user or group")
     lines = GROUP.read_text().splitlines()
     GROUP.write_text("".join(f"{_with_member(line, group, name)}\n" for line in lines))
     return 0
@@ -122,25 +123,25 @@ def gpasswd(_: Init, arguments: list[str]) -> int:
         case ["-d", name, group] if name in _names(PASSWD) and group in _names(GROUP):
             pass
         case _:
-            raise Unknown(f"{arguments} is not played, or names nobody")
+            raise Unknown(f"{arguments} is not played, or names no user or group")
     lines = GROUP.read_text().splitlines()
     GROUP.write_text("".join(f"{_without_member(line, group, name)}\n" for line in lines))
     return 0
 
 
 def runuser(_: Init, arguments: list[str]) -> int:
-    """Only the question whether a user may become root without a password; there is no sudo here."""
+    """Plays only the check whether a user may become root without a password; there is no sudo here."""
     match arguments:
         case ["-u", name, "--", "sudo", "-n", "true"] if name in _names(PASSWD):
             pass
         case _:
-            raise Unknown(f"{arguments} is not played, or names nobody")
+            raise Unknown(f"{arguments} is not played, or names no user")
     lines = (line.split(":") for line in GROUP.read_text().splitlines())
     groups = {group for group, _, _, members in lines if name in members.split(",")}
     texts = [path.read_text() for path in SUDOERS.glob("*")]
     rules = (line.split() for text in texts for line in text.splitlines())
-    who = {name, *(f"%{group}" for group in groups)}
-    return 0 if any(rule[0] in who and "NOPASSWD:" in rule for rule in rules if rule) else 1
+    subjects = {name, *(f"%{group}" for group in groups)}
+    return 0 if any(rule[0] in subjects and "NOPASSWD:" in rule for rule in rules if rule) else 1
 
 
 def _without_member(line: str, group: str, name: str) -> str:

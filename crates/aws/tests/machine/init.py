@@ -1,8 +1,8 @@
-"""The first process of a machine: starts units, looks after them, and ends with the machine.
+"""The first process of a machine: it starts and watches units, and ends with the machine.
 
-It writes down what happens, in order, to the machine's `journal`.
+It logs events to the machine's `journal`, in order.
 
-Not here: what unit files say (`units`), or what the programs do that ask for something (`commands`).
+Not here: parsing unit files (`units`), or the stand-in programs that call this process (`commands`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ UNITS = pathlib.Path("/etc/systemd/system")
 PROGRAMS = pathlib.Path("/run/machine")
 SOCKET = PROGRAMS / "socket"
 CALL = pathlib.Path(__file__).with_name("call.py")
-# Timers before services: the watchdog before what it watches.
+# Timers before services, so that the watchdog is armed first.
 TARGETS = ("timers.target", "multi-user.target")
-# How long services have when the machine is shut down; systemd gives them 90 s.
+# The seconds that services have for their end at power-off; systemd gives them 90.
 STOP_WITHIN = 3.0
 
 
 class Init:
-    """What is running, what is due, and what was asked."""
+    """The machine's services and timers, the events to come, and the socket of the stand-in programs."""
 
     def __init__(self, journal: TextIO, environment: dict[str, str], speed: float) -> None:
         self.environment = environment
@@ -49,13 +49,13 @@ class Init:
         self._services: dict[str, int] = {}
         self._timers: dict[str, object] = {}
         self._transient: dict[str, units.Unit] = {}
-        # Those who will never be answered.
+        # The connections that never get an answer.
         self._stuck: list[socket.socket] = []
 
     # Boot and end.
 
     def boot(self, user_data: bytes) -> None:
-        self._be_asked()
+        self._listen()
         for target in TARGETS:
             for wanted in sorted((UNITS / f"{target}.wants").glob("*")):
                 self.start(wanted.name)
@@ -63,7 +63,7 @@ class Init:
             self._run_user_data(user_data)
 
     def _run_user_data(self, user_data: bytes) -> None:
-        """As cloud-init does."""
+        """Runs the user data as cloud-init does."""
         script = pathlib.Path("/var/lib/cloud/user-data")
         script.write_bytes(user_data)
         script.chmod(0o700)
@@ -131,7 +131,7 @@ class Init:
         return name in self._services or name in self._timers
 
     def run_later(self, name: str, command: list[str], after: str) -> None:
-        """A transient timer and its service."""
+        """Starts a transient timer and its service."""
         timer, service = f"{name}.timer", f"{name}.service"
         self._transient[service] = units.Unit(service, {"ExecStart": shlex.join(command)})
         self._transient[timer] = units.Unit(timer, {"OnActiveSec": after})
@@ -167,7 +167,7 @@ class Init:
             pause = unit.seconds("RestartSec", "100ms") / self._speed
             self._at(time.monotonic() + pause, lambda: self.start(unit.name))
 
-    # Processes, time, and who asks.
+    # Processes, time, and calls of the stand-in programs.
 
     def _spawn(self, command: list[str], ended: Callable[[int], None]) -> int:
         pid = os.fork()
@@ -180,7 +180,7 @@ class Init:
             except OSError as error:
                 print(f"{command[0]}: {error}", file=sys.stderr, flush=True)
             finally:
-                # What systemd says of a program that it could not start.
+                # systemd's exit status for a program that it could not start.
                 os._exit(203)
         self._ended[pid] = ended
         return pid
@@ -188,7 +188,7 @@ class Init:
     def _at(self, when: float, what: Callable[[], None]) -> None:
         heapq.heappush(self._due, (when, next(self._order), what))
 
-    def _be_asked(self) -> None:
+    def _listen(self) -> None:
         PROGRAMS.mkdir()
         for name in commands.ALL:
             program = PROGRAMS / name
@@ -201,25 +201,25 @@ class Init:
         self.environment["PATH"] = f"{PROGRAMS}:{self.environment.get('PATH', os.defpath)}"
 
     def serve(self) -> None:
-        """For as long as the machine is on."""
-        told, tell = os.pipe()
-        os.set_blocking(tell, False)
-        signal.set_wakeup_fd(tell)
+        """Runs until the machine powers off."""
+        wakeup, wakeup_write = os.pipe()
+        os.set_blocking(wakeup_write, False)
+        signal.set_wakeup_fd(wakeup_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self.power_off("it was told to", force=False))
+        signal.signal(signal.SIGTERM, lambda *_: self.power_off("SIGTERM", force=False))
         while True:
             self._reap()
             while self._due and self._due[0][0] <= time.monotonic():
                 heapq.heappop(self._due)[2]()
             wait = max(0.0, self._due[0][0] - time.monotonic()) if self._due else None
-            ready, _, _ = select.select([self._listener, told], [], [], wait)
-            if told in ready:
-                os.read(told, 4096)
+            ready, _, _ = select.select([self._listener, wakeup], [], [], wait)
+            if wakeup in ready:
+                os.read(wakeup, 4096)
             if self._listener in ready:
                 self._answer(self._listener.accept()[0])
 
     def _reap(self) -> None:
-        """Its own children, and those whose parents are gone."""
+        """Reaps this process's children, and orphans of the machine."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -229,17 +229,17 @@ class Init:
                 if ended:
                     ended(os.waitstatus_to_exitcode(status))
 
-    def _answer(self, asked: socket.socket) -> None:
-        with asked.makefile("rw") as lines:
+    def _answer(self, connection: socket.socket) -> None:
+        with connection.makefile("rw") as lines:
             name, *arguments = json.loads(lines.readline())
             self.note(f"call {shlex.join([name, *arguments])}")
             if name in self.environment.get("BULLPEN_MACHINE_STUCK", "").split():
-                self._stuck.append(asked)
+                self._stuck.append(connection)
                 return
             try:
-                status, said = commands.ALL[name](self, arguments), ""
+                status, refusal = commands.ALL[name](self, arguments), ""
             except (units.Bad, commands.Unknown) as error:
-                status, said = 1, f"{name}: {error}"
-                self.note(said)
-            lines.write(json.dumps([status, said]) + "\n")
-        asked.close()
+                status, refusal = 1, f"{name}: {error}"
+                self.note(refusal)
+            lines.write(json.dumps([status, refusal]) + "\n")
+        connection.close()

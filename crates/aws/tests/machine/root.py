@@ -1,9 +1,9 @@
-"""The root of a machine: the host's, but for the directories in which a machine keeps what is its own.
+"""The root file system of a machine: the host's, except for the machine's own directories.
 
-Those are kept between boots. What the host has in them is there too, as links to `/.host`, so that
-programs find their settings; what is written beside those links is the machine's.
+The machine's own directories are kept between boots. They also have the host's entries, as links to
+`/.host`, so that programs find their settings; other files in them belong to the machine.
 
-Not here: what runs in it (`init`).
+Not here: the processes in it (`init`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import sys
 import uuid
 
 LINKED = ("etc", "home", "opt", "var", "var/lib")
-# Made anew, with nothing of the host's.
+# New directories, without the host's entries.
 EMPTY = ("etc/systemd/system", "etc/sudoers.d", "var/lib/bullpen", "var/lib/cloud", "var/log")
 # Copies, because programs write to them.
 COPIED = ("etc/passwd", "etc/group")
-# As it is after every boot.
+# Empty after every boot.
 VOLATILE = "run"
 TEMPORARY = "tmp"
 HOST = ".host"
@@ -31,14 +31,14 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def make(root: pathlib.Path, image: str | None) -> None:
-    """What a machine has before its first boot."""
+    """Creates the root of a machine before its first boot."""
     for name in EMPTY:
         (root / name).mkdir(parents=True)
     for name in COPIED:
         shutil.copyfile(f"/{name}", root / name)
     for name in LINKED:
         _link(root, name)
-    # The host has it as a link to its own `/run`.
+    # On the host this is a link to the host's `/run`.
     (root / "var/run").unlink(missing_ok=True)
     (root / "var/run").symlink_to("/run")
     if image:
@@ -54,7 +54,7 @@ def _link(root: pathlib.Path, name: str) -> None:
 
 
 def _link_or_copy(source: str, target: str) -> None:
-    """Agents with all that a debugger wants are large; a machine replaces files and writes into none."""
+    """Links, because agents with debug symbols are large; a machine replaces files and writes into none."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
@@ -62,15 +62,15 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def enter(root: pathlib.Path, shared: str) -> None:
-    """Makes it this process's root, with the processes of its own namespace and a boot of its own.
+    """Makes it this process's root, with `/proc` of its own namespace and a new boot id.
 
-    Of the host's `/tmp` a machine has what begins with `shared`, if that is anything, and what this program
-    needs: its own is its own, because a machine removes what its jobs left there.
+    The machine has a `/tmp` of its own, because it removes the files that its jobs leave there. Of the host's
+    `/tmp` it has only the entries that begin with `shared`, if that is not empty, and the files of this program.
     """
     shutil.rmtree(root / VOLATILE, ignore_errors=True)
     (root / VOLATILE).mkdir()
     _make_temporary(root / TEMPORARY, shared)
-    # What holds the machine comes first, while nothing is mounted in it.
+    # The file system that holds the machine first, while nothing is mounted in the root.
     for source, target in sorted(_binds(root), key=lambda bind: not root.is_relative_to(bind[0])):
         target.mkdir(parents=True, exist_ok=True)
         _mount(source, target, MS_BIND | MS_REC)
@@ -87,7 +87,7 @@ def _make_temporary(place: pathlib.Path, shared: str) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     place.chmod(0o1777)
-    # Where a checkout or its tools are in there, the stand-in programs need them.
+    # The stand-in programs need the checkout and its Python, which may be below `/tmp`.
     needed = {path.parts[2] for path in (pathlib.Path(__file__).resolve(), pathlib.Path(sys.executable))
               if path.parts[1] == TEMPORARY}  # fmt: skip
     for entry in os.scandir(f"/{TEMPORARY}"):

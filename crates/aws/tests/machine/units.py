@@ -1,6 +1,6 @@
-"""Unit files: as much of them as our units use. What is not known is an error, as a slip would be.
+"""Parses unit files, as far as our units need it. An unknown section or key is an error, as a typo is.
 
-Not here: what is done with them (`init`).
+Not here: starting units (`init`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-# What the stand-in acts upon, and what it takes note of because it has no bearing here.
+# The keys that the stand-in plays, and the keys that it accepts because they make no difference here.
 KNOWN = {
     "Unit": {"Description", "SuccessAction", "Wants", "After", "StartLimitIntervalSec"},
     "Service": {
@@ -18,7 +18,7 @@ KNOWN = {
     "Timer": {"OnBootSec", "OnActiveSec", "AccuracySec", "Unit"},
     "Install": {"WantedBy"},
 }  # fmt: skip
-# Where there is a choice, the choices that are played.
+# The values that the stand-in plays, for keys with a fixed set of values.
 CHOICES = {
     "SuccessAction": {"none", "poweroff", "poweroff-force"},
     "Type": {"simple", "oneshot"},
@@ -33,7 +33,7 @@ SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 
 
 class Bad(ValueError):
-    """A unit that systemd would not take, or that is not played here."""
+    """A unit that systemd would refuse, or that the stand-in does not play."""
 
 
 @dataclass
@@ -81,8 +81,8 @@ def _complete(unit: Unit) -> Unit:
 
 
 def seconds(text: str) -> float:
-    """A span as systemd writes them: `90`, `90s`, `1h 30min`."""
+    """A span in systemd's notation: `90`, `90s`, `1h 30min`."""
     spans = SPAN.findall(text)
     if SPAN.sub("", text) or not spans or any(unit not in SECONDS for _, unit in spans):
-        raise Bad(f"{text!r} is no span of time")
+        raise Bad(f"{text!r} is not a span of time")
     return sum(float(number) * SECONDS[unit] for number, unit in spans)

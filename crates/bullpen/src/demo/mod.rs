@@ -1,8 +1,7 @@
-//! `bullpen demo`: the main job on this machine, from the first machine to the last one's end.
+//! `bullpen demo`: shows the service or workflow runs on this machine, with real agents and jobs.
 //!
-//! The GitHub is the stand-in, in this process; the state is a new directory, and both are gone at
-//! the end. Agents, runner programs and jobs are processes, as they always are with this engine.
-//! Nothing is read from the environment but where programs are found and temporary files belong.
+//! GitHub is the stand-in in this process, and the state is a new directory; the demo removes both
+//! at the end. Of the environment it reads only the search path and the temporary directory.
 //!
 //! Not here: the service and its jobs (`service`), or workflow runs without a service (`workflow`).
 
@@ -30,21 +29,22 @@ mod service;
 mod work;
 mod workflow;
 
-/// Whose runs these are.
+/// The repository of all jobs.
 const REPOSITORY: &str = "acme/app";
-/// The files that say what is wanted, as anybody would write them.
+/// The configuration files, as a user would write them.
 const RUNS_ON: &str = "runs-on.yml";
 const BULLPEN: &str = "bullpen.toml";
-/// Sockets lie below the state, and their paths have at most about a hundred bytes.
+/// The longest temporary directory: sockets lie in the state, and a socket's path has at most about
+/// a hundred bytes.
 const TEMPORARY_BYTES_MAX: usize = 32;
 
-/// What is shown, and how it is told.
+/// The demo to show, and the output.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
     /// Show three workflow runs without a service instead
     #[arg(long)]
     workflow: bool,
-    /// Leave the service running for a look, until it is interrupted
+    /// Leave the service running until it is interrupted
     #[arg(long, conflicts_with = "workflow")]
     keep: bool,
     /// Print the result as JSON
@@ -52,13 +52,13 @@ pub(crate) struct DemoArgs {
     json: bool,
 }
 
-/// Shows it.
+/// Runs `bullpen demo`.
 pub(crate) fn demo(args: &DemoArgs) -> Exit {
     run_command(async |environment| Box::pin(run(args, environment)).await)
 }
 
 async fn run(args: &DemoArgs, environment: &Environment) -> Result<Exit, Failure> {
-    // Taken over before anything is begun, so that nothing is left behind.
+    // Taken over before the demo starts anything, so that it always cleans up.
     let mut signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let place = make_place()?;
     let files: &[(&str, &str)] = if args.workflow {
@@ -66,18 +66,18 @@ async fn run(args: &DemoArgs, environment: &Environment) -> Result<Exit, Failure
     } else {
         &[(RUNS_ON, service::CONFIGURATION), (BULLPEN, service::STACK)]
     };
-    let opened = match open(&place, files, environment).await {
-        Ok(opened) => opened,
+    let setup = match set_up(&place, files, environment).await {
+        Ok(setup) => setup,
         Err(failure) => {
-            // Nothing was started; a directory that stays is the smaller of two troubles.
+            // The demo has started no process; the first failure matters more than the directory.
             let _ = fs::remove_dir_all(&place);
             return Err(failure);
         }
     };
     if args.workflow {
-        workflow::show(args, &place, opened, &mut signals).await
+        workflow::show(args, &place, setup, &mut signals).await
     } else {
-        service::show(args, &place, opened, &mut signals).await
+        service::show(args, &place, setup, &mut signals).await
     }
 }
 
@@ -86,31 +86,31 @@ fn failed(what: String) -> Failure {
 }
 
 impl Failure {
-    /// Both; the second one decides what to do about it.
+    /// Joins two failures; the exit code and the advice are the second one's.
     fn and(self, second: Self) -> Self {
         Self { what: format!("{}; {}", self.what, second.what), ..second }
     }
 }
 
-/// What this comes to; a panic is a failure like any other, so that everything is taken down.
-async fn defect<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// Turns a panic into a failure, so that the demo cleans up after it.
+async fn catch_panic<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let caught = AssertUnwindSafe(Box::pin(future)).catch_unwind().await;
-    caught.unwrap_or_else(|_| Err(failed("this is a defect".to_owned())))
+    caught.unwrap_or_else(|_| Err(failed("defect in bullpen".to_owned())))
 }
 
-/// A new directory with a short path, for this user only.
+/// Creates a directory with a short path, for this user only.
 fn make_place() -> Result<PathBuf, Failure> {
     let temporary = std::env::temp_dir();
-    let short = temporary.as_os_str().len() <= TEMPORARY_BYTES_MAX;
-    let parent = if short { temporary } else { PathBuf::from("/tmp") };
+    let is_short = temporary.as_os_str().len() <= TEMPORARY_BYTES_MAX;
+    let parent = if is_short { temporary } else { PathBuf::from("/tmp") };
     let place = parent.join(format!("bullpen-demo-{}", fresh_name()));
-    let made = DirBuilder::new().mode(0o700).create(&place);
-    made.map_err(|error| failed(format!("could not make {}: {error}", place.display())))?;
+    let created = DirBuilder::new().mode(0o700).create(&place);
+    created.map_err(|error| failed(format!("could not create {}: {error}", place.display())))?;
     Ok(place)
 }
 
-/// What is there before anything is shown.
-struct Opened {
+/// The stand-in, the runtime and the inputs of a demo.
+struct DemoSetup {
     runtime: Runtime,
     stand_in: StandIn,
     args: CommonArgs,
@@ -119,26 +119,26 @@ struct Opened {
     clock: SystemClock,
 }
 
-async fn open(
+async fn set_up(
     place: &Path,
-    written: &[(&str, &str)],
+    files: &[(&str, &str)],
     environment: &Environment,
-) -> Result<Opened, Failure> {
+) -> Result<DemoSetup, Failure> {
     let clock = SystemClock::new();
     let address = ([127, 0, 0, 1], 0).into();
     let stand_in = StandIn::start(address, Options::new(fresh_secret()), Arc::new(clock)).await;
     let stand_in = stand_in.map_err(|error| Failure::new(Exit::Failed, &error))?;
-    for (name, text) in written {
+    for (name, text) in files {
         write(&place.join(name), text)?;
     }
-    let args = common(&stand_in, place, !written.is_empty());
+    let args = common(&stand_in, place, !files.is_empty());
     let inputs = CommonInputs::read(&args, &Environment::new())?;
     let mut file = files::stack(&inputs.stack, &Environment::new())?;
-    // Its jobs are its own, and note their work beside its state.
+    // The demo's jobs are trusted, and they write notes beside its state.
     file.process_fleet.isolation = IsolationMode::None;
     let plan = RuntimePlan { common: &inputs, config: None, file: &file, environment };
     let runtime = runtime::build(&plan).await?;
-    Ok(Opened { runtime, stand_in, args, inputs, file, clock })
+    Ok(DemoSetup { runtime, stand_in, args, inputs, file, clock })
 }
 
 fn state(place: &Path) -> PathBuf {
@@ -150,7 +150,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|error| failed(format!("could not write {}: {error}", path.display())))
 }
 
-/// What the commands would be told, and nothing that the environment says.
+/// The arguments that a command would get, without any from the environment.
 fn common(stand_in: &StandIn, place: &Path, has_files: bool) -> CommonArgs {
     let text = |path: PathBuf| path.display().to_string();
     let file = |name: &str| has_files.then(|| text(place.join(name)));
@@ -170,12 +170,12 @@ fn common(stand_in: &StandIn, place: &Path, has_files: bool) -> CommonArgs {
     }
 }
 
-fn interrupted(ending: EndSignal) -> Failure {
-    render::talk("interrupted: everything that was started ends now");
-    Failure { exit: ending.exit(), what: "interrupted".to_owned(), hint: None }
+fn interrupted(signal: EndSignal) -> Failure {
+    render::talk("interrupted: the demo ends its service, machines and jobs");
+    Failure { exit: signal.exit(), what: "interrupted".to_owned(), hint: None }
 }
 
-/// Ends every machine, and removes what is left; answers how many there were.
+/// Ends every machine and removes the demo's directory; returns the number of machines.
 async fn end(runtime: Runtime, place: &Path) -> Result<usize, Failure> {
     let state = state(place);
     let destroyed = Box::pin(tear_down(runtime, &state)).await.map_err(|failure| {

@@ -145,7 +145,8 @@ async fn queues<P: Ports>(runtime: &Runtime<P>) -> Check {
     Check::failed(name, format!("missing for class {}", missing.join(", ")), REFRESH)
 }
 
-/// Whether the launch site is valid: the profile and its role, and subnets and groups of one network.
+/// Whether the launch site is valid: the profile and its role, and subnets and groups of one
+/// network.
 async fn launch_site<P: Ports>(runtime: &Runtime<P>) -> Check {
     let name = "role and network";
     match runtime.stack.ports.fleet().learn("", None).await {
@@ -159,7 +160,8 @@ async fn launch_site<P: Ports>(runtime: &Runtime<P>) -> Check {
     }
 }
 
-/// Whether a class's image exists with the right architecture, and its launch template is up to date.
+/// Whether a class's image exists with the right architecture, and its launch template is up to
+/// date.
 async fn template<P: Ports>(runtime: &Runtime<P>, class: &RunnerClass) -> Check {
     let name = format!("class {}", class.name);
     match runtime.stack.ports.fleet().prepare(std::slice::from_ref(class), false).await {

@@ -11,8 +11,8 @@ use super::verdict::{Check, Verdict};
 
 const NAME: &str = "label policy";
 
-/// Warns if the policy opens something risky or expensive to every repository; the operator chose the
-/// repositories that it names. `None` if the service reads its configuration from a repository.
+/// Warns if the policy opens something risky or expensive to every repository; the operator chose
+/// the repositories that it names. `None` if the service reads its configuration from a repository.
 pub(super) fn policy(config: Option<(&Policy, &CodeRules)>) -> Check {
     let Some((policy, code)) = config else {
         let what = "no configuration given; the service reads runs-on.yml from a repository: pass a \

@@ -1,6 +1,7 @@
-//! `bullpen doctor`: checks whether a stack can work, and says what to do where it cannot.
+//! `bullpen doctor`: checks whether a stack can work, and prints advice where it cannot.
 //!
-//! It prints one line for each check and changes nothing. It leaves out checks that need one that failed.
+//! It prints one line for each check and changes nothing. It skips checks that depend on a failed
+//! check.
 //!
 //! Not here: judging an answer (`verdict`), or asking AWS (`aws`).
 

@@ -113,7 +113,7 @@ pub(super) fn installed(owner: &str, apps: &[AppStanding]) -> Verdict {
     Verdict::Fine(format!("on {owner} alone, and private"))
 }
 
-/// Compares the runner program's version with the one that GitHub offers.
+/// Compares the runner program's version with GitHub's newest.
 pub(super) fn runner_age(ours: Option<&str>, offered: Option<&str>) -> Verdict {
     let offers = offered.map_or_else(String::new, |offered| format!("; GitHub offers {offered}"));
     match (ours, offered) {

@@ -1,28 +1,27 @@
-//! Arguments that would hold a secret: refused before anything else is read, and never repeated.
+//! Refuses arguments with secrets, before any other check, and never prints their values: every
+//! user of a machine can read the arguments of every process.
 //!
-//! Every user of a machine can read the arguments of every process.
-//!
-//! Not here: a key that is given where a path belongs (`github`).
+//! Not here: a key in place of a path (`github`).
 
 use std::ffi::OsString;
 
 use super::UsageError;
 
-/// Options that took a secret once, and what to write instead.
+/// Options that took a secret in older versions, with their replacements.
 const REFUSED: &[(&str, &str)] = &[(
     "--github-token",
     "other users of this machine can read arguments; set INPUT_GITHUB_TOKEN, or name a file that has \
      the token with --github-token-file",
 )];
-/// Has another program's arguments, which are not ours to judge.
-const OTHERS: &str = "stand-in-runner";
+/// The subcommand whose arguments are another program's.
+const FOREIGN: &str = "stand-in-runner";
 
-/// Refuses a command line with a secret's option in it; the value is not shown.
+/// Refuses a command line with an option for a secret, without showing its value.
 pub(crate) fn refuse_secrets(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<(), UsageError> {
     let mut arguments = arguments.into_iter().peekable();
-    if arguments.peek().is_some_and(|first| first == OTHERS) {
+    if arguments.peek().is_some_and(|first| first == FOREIGN) {
         return Ok(());
     }
     for argument in arguments {
@@ -45,21 +44,21 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_no_argument_of_any_command() {
+    fn every_command_refuses_a_token_as_argument() {
         for line in [
             "provision --github-token s3cr3t",
             "provision --github-token=s3cr3t --count 1",
             "status --github-token s3cr3t",
             "explain 1 --github-token",
         ] {
-            let said = refusal(line).expect(line);
-            assert!(said.starts_with("--github-token: ") && !said.contains("s3cr3t"), "{said}");
-            assert!(said.contains("INPUT_GITHUB_TOKEN") && said.contains("--github-token-file"));
+            let error = refusal(line).expect(line);
+            assert!(error.starts_with("--github-token: ") && !error.contains("s3cr3t"), "{error}");
+            assert!(error.contains("INPUT_GITHUB_TOKEN") && error.contains("--github-token-file"));
         }
     }
 
     #[test]
-    fn a_file_and_the_runner_programs_own_arguments_are_fine() {
+    fn a_file_and_the_runner_programs_own_arguments_are_accepted() {
         for line in ["provision --github-token-file token", "stand-in-runner --github-token x", ""]
         {
             assert_eq!(refusal(line), None, "{line}");

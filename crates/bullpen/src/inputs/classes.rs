@@ -1,9 +1,9 @@
-//! Which machine: the class table as JSON, and the class that a request chooses.
+//! The class table as JSON, and a request's choice of a class.
 //!
-//! The named classes are the runners of `runs-on.yml` and the classes of the table; with neither,
-//! the seven default ones. A runner of the file wins over a class of the same name.
+//! The named classes are the runners of `runs-on.yml` and the classes of the table; without both,
+//! the seven default classes. A runner of the file wins over a class of the same name.
 //!
-//! Not here: classes that labels ask for (`bullpen_core::labels::class`).
+//! Not here: the classes of labels (`bullpen_core::labels::class`).
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -24,17 +24,17 @@ use super::UsageError;
 use super::given::{Given, shown};
 use super::values::{number, whole_is};
 
-/// The class of a request that names none.
+/// The default class of a request.
 const DEFAULT_CLASS: &str = "large";
-/// The machine types of a request that says nothing and whose class says nothing.
+/// The default machine types, if neither the request nor its class has any.
 const DEFAULT_TYPES: [&str; 3] = ["c*", "m*", "r*"];
-/// Each class has a queue of its own.
+/// The most classes, because each class has its own queue.
 const CLASSES_MAX: usize = 100;
-/// The table's keys, with what each may be: four times the largest machine there is.
+/// The table's keys and their ranges, up to four times the largest machine.
 const KEYS: [(&str, RangeInclusive<u32>); 2] = [("cpu", 1..=4_096), ("mmem", 1..=134_217_728)];
 
-/// The runners of a file as classes, by name. One that cannot be used is left out; a request that
-/// names it is told why.
+/// The runners of a file as classes, by name, without unusable runners; a request that names such a
+/// runner gets an error with the reason.
 pub(crate) fn runner_classes(config: &Config) -> Vec<(ClassName, RunnerClass)> {
     let catalogue = config.catalogue();
     let class = |name: &ClassName| {
@@ -45,16 +45,16 @@ pub(crate) fn runner_classes(config: &Config) -> Vec<(ClassName, RunnerClass)> {
     config.runners.keys().filter_map(class).collect()
 }
 
-/// What a request says about its machines; checked except for the class, which needs the file.
+/// A request's inputs about its machines; the class is unchecked, because it needs the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MachineChoice {
-    /// The class's name, as it was given.
+    /// The class's name, as the user gave it.
     pub(crate) class: Option<Given>,
-    /// The classes that were given as a table.
+    /// The classes of the table.
     pub(crate) table: Vec<RunnerClass>,
-    /// How the machines are paid for.
+    /// Spot or on-demand.
     pub(crate) usage: Option<Usage>,
-    /// Which machine types will do.
+    /// The allowed machine types.
     pub(crate) allowed_types: Option<Vec<TypePattern>>,
 }
 
@@ -63,15 +63,15 @@ pub(crate) struct MachineChoice {
 pub(crate) struct Machine {
     /// Their class.
     pub(crate) class: RunnerClass,
-    /// How they are paid for.
+    /// Spot or on-demand.
     pub(crate) usage: Usage,
-    /// Which machine types will do.
+    /// The allowed machine types.
     pub(crate) allowed_types: Vec<TypePattern>,
 }
 
 impl MachineChoice {
-    /// The choice among the classes that `runs-on.yml` and the table name. What the request leaves
-    /// open its runner decides, and then the defaults.
+    /// Resolves the choice among the classes of `runs-on.yml` and the table. The runner and then
+    /// the defaults fill in what the request leaves open.
     pub(crate) fn machine(&self, config: Option<&Config>) -> Result<Machine, UsageError> {
         let wanted = ClassName::new(self.class.as_ref().map_or(DEFAULT_CLASS, Given::word));
         let runner = config.and_then(|config| Some((config, config.runners.get(&wanted)?)));
@@ -210,8 +210,8 @@ fn shown_json(value: &Value) -> String {
     }
 }
 
-/// An object's members in their order, repeated ones included: JSON allows them, and the usual map
-/// keeps only the last.
+/// An object's members in their order, with repeated names: JSON allows them, and `serde_json`'s
+/// map keeps only the last.
 struct Pairs(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Pairs {

@@ -1,7 +1,7 @@
-//! The inputs of every workflow command: where the state is, which files say what is wanted, and
-//! which engine and fleet.
+//! The inputs of every workflow command: the state directory, the configuration files, the engine
+//! and the fleet.
 //!
-//! Not here: GitHub's (`github`), or opening the files (`files`).
+//! Not here: the inputs about GitHub (`github`), or opening the files (`files`).
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use super::given::{Given, Reader};
 use super::values::{boolean, path};
 use super::{Environment, UsageError};
 
-/// Where the state is, and how to tell.
+/// The arguments about the stack and the output.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct StackArgs {
-    /// Where the ledger, queues and machines are kept [env: `BULLPEN_STATE`] [default: bullpen in
+    /// The directory of the ledger, queues and machines [env: `BULLPEN_STATE`] [default: bullpen in
     /// the user's data directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<String>,
@@ -25,10 +25,10 @@ pub(crate) struct StackArgs {
     /// The bullpen.toml with the stack's name and numbers
     #[arg(long, value_name = "FILE")]
     pub(crate) stack: Option<String>,
-    /// Where the ledger lives [default: embedded]
+    /// The store of the ledger: embedded or aws [default: embedded]
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<String>,
-    /// What machines are [default: process; with --engine aws: ec2]
+    /// The kind of machines: process or ec2 [default: process; with --engine aws: ec2]
     #[arg(long, value_name = "FLEET")]
     pub(crate) fleet: Option<String>,
     /// Print the result as JSON
@@ -36,7 +36,7 @@ pub(crate) struct StackArgs {
     pub(crate) json: Option<String>,
 }
 
-/// Where the state is, how to tell, and how GitHub is spoken to.
+/// The arguments about the stack and GitHub.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct CommonArgs {
     #[command(flatten)]
@@ -45,28 +45,28 @@ pub(crate) struct CommonArgs {
     pub(crate) github: GithubArgs,
 }
 
-/// Where the ledger lives. Another one is another variant, when it is in the build.
+/// The store of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
-    /// In files of this machine.
+    /// Files of this machine.
     Embedded,
-    /// In DynamoDB and SQS.
+    /// DynamoDB and SQS.
     #[cfg(feature = "aws")]
     Aws,
 }
 
 impl Engine {
-    /// The ones in this build, by name.
-    const HERE: &[(&str, Self)] = &[
+    /// The engines in this build, by name.
+    const BUILT: &[(&str, Self)] = &[
         ("embedded", Self::Embedded),
         #[cfg(feature = "aws")]
         ("aws", Self::Aws),
     ];
-    /// All there are.
+    /// The names of all engines.
     const ALL: [&str; 2] = ["embedded", "aws"];
 }
 
-/// What machines are. Another one is another variant, when it is in the build.
+/// The kind of machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fleet {
     /// Process trees of this machine.
@@ -77,17 +77,17 @@ pub(crate) enum Fleet {
 }
 
 impl Fleet {
-    /// The ones in this build, by name.
-    const HERE: &[(&str, Self)] = &[
+    /// The fleets in this build, by name.
+    const BUILT: &[(&str, Self)] = &[
         ("process", Self::Process),
         #[cfg(feature = "aws")]
         ("ec2", Self::Ec2),
     ];
-    /// All there are.
+    /// The names of all fleets.
     const ALL: [&str; 2] = ["process", "ec2"];
 
-    /// The one that is meant where none is named.
-    const fn usual(engine: Engine) -> Self {
+    /// The default fleet of an engine.
+    const fn default_of(engine: Engine) -> Self {
         match engine {
             Engine::Embedded => Self::Process,
             #[cfg(feature = "aws")]
@@ -95,10 +95,10 @@ impl Fleet {
         }
     }
 
-    /// The one that is given, if its machines can reach what this engine keeps.
+    /// The given fleet, if its machines can reach the engine's store.
     fn of(given: Option<&Given>, engine: Engine) -> Result<Self, UsageError> {
-        let Some(given) = given else { return Ok(Self::usual(engine)) };
-        let fleet = built(Some(given), Self::HERE, &Self::ALL)?;
+        let Some(given) = given else { return Ok(Self::default_of(engine)) };
+        let fleet = built(Some(given), Self::BUILT, &Self::ALL)?;
         match (engine, fleet) {
             #[cfg(feature = "aws")]
             (Engine::Embedded, Self::Ec2) => Err(UsageError::new(format!(
@@ -110,46 +110,46 @@ impl Fleet {
     }
 }
 
-/// Where the state is, and how to tell; checked.
+/// The checked inputs about the stack and the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StackInputs {
-    /// Where ledger, queues and machines are kept.
+    /// The directory of the ledger, queues and machines.
     pub(crate) state: PathBuf,
     /// The `runs-on.yml`.
     pub(crate) config: Option<PathBuf>,
     /// The `bullpen.toml`.
     pub(crate) stack: Option<PathBuf>,
-    /// Where the ledger lives.
+    /// The store of the ledger.
     pub(crate) engine: Engine,
-    /// What machines are.
+    /// The kind of machines.
     pub(crate) fleet: Fleet,
-    /// Whether the result is told as JSON.
+    /// Whether to print the result as JSON.
     pub(crate) json: bool,
 }
 
-/// What every command that changes something is told.
+/// The checked inputs of every command that changes the stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CommonInputs {
-    /// Where the state is.
+    /// The inputs about the stack and the output.
     pub(crate) stack: StackInputs,
-    /// How GitHub is spoken to.
+    /// The inputs about GitHub.
     pub(crate) github: GithubInputs,
 }
 
 impl StackInputs {
-    /// Whether anything of the stack is in the state directory.
+    /// Whether the machines are in the state directory.
     pub(crate) fn is_on_this_machine(&self) -> bool {
         self.fleet == Fleet::Process
     }
 
-    /// Reads them; these are all the inputs of `status` and `ledger verify`.
+    /// Reads the inputs; `status` and `ledger verify` have no others.
     pub(crate) fn read(args: &StackArgs, environment: &Environment) -> Result<Self, UsageError> {
         let reader = Reader::new(environment);
         let path_of = |name: &str, flag: &Option<String>| {
             reader.input(name, flag.as_ref()).map(|given| path(&given)).transpose()
         };
         let engine = reader.input("engine", args.engine.as_ref());
-        let engine = built(engine.as_ref(), Engine::HERE, &Engine::ALL)?;
+        let engine = built(engine.as_ref(), Engine::BUILT, &Engine::ALL)?;
         let fleet = reader.input("fleet", args.fleet.as_ref());
         let json = reader.input("json", args.json.as_ref());
         Ok(Self {
@@ -164,7 +164,7 @@ impl StackInputs {
 }
 
 impl CommonInputs {
-    /// Reads them; these are all the inputs of `destroy`.
+    /// Reads the inputs; `destroy` has only `--yes` besides.
     pub(crate) fn read(args: &CommonArgs, environment: &Environment) -> Result<Self, UsageError> {
         Ok(Self {
             stack: StackInputs::read(&args.stack, environment)?,
@@ -177,7 +177,7 @@ fn state(reader: Reader<'_>, flag: Option<&String>) -> Result<PathBuf, UsageErro
     if let Some(given) = reader.input_or("state", flag, "BULLPEN_STATE") {
         return path(&given);
     }
-    // The XDG rule: a relative path is as good as none.
+    // XDG's rule: a relative path counts as absent.
     let absolute = |name: &str| {
         let given = reader.variable(name)?;
         Some(PathBuf::from(given.text)).filter(|path| path.is_absolute())
@@ -192,18 +192,18 @@ fn state(reader: Reader<'_>, flag: Option<&String>) -> Result<PathBuf, UsageErro
     })
 }
 
-/// One that is in this build, the first of them if none is given; another one that there is, is named
-/// and said to be missing.
+/// The given value, or by default the first value of this build. A value that only other builds
+/// have gets an error of its own.
 fn built<T: Copy>(
     given: Option<&Given>,
-    here: &[(&str, T)],
+    built: &[(&str, T)],
     all: &[&str],
 ) -> Result<T, UsageError> {
-    let words: Vec<&str> = here.iter().map(|(word, _)| *word).collect();
+    let words: Vec<&str> = built.iter().map(|(word, _)| *word).collect();
     let Some(given) = given else {
-        return here.first().map(|(_, value)| *value).ok_or_else(|| UsageError::new("none built"));
+        return built.first().map(|(_, value)| *value).ok_or_else(|| UsageError::new("none built"));
     };
-    if let Some((_, value)) = here.iter().find(|(word, _)| *word == given.word()) {
+    if let Some((_, value)) = built.iter().find(|(word, _)| *word == given.word()) {
         return Ok(*value);
     }
     let words = words.join(" or ");
@@ -213,6 +213,6 @@ fn built<T: Copy>(
         return Err(UsageError::new(line));
     }
     let hint = spelling::hint(&spelling::nearest(given.word(), all.iter().copied()));
-    let only = if here.len() == 1 { ", the only one in this build" } else { "" };
+    let only = if built.len() == 1 { ", the only one in this build" } else { "" };
     Err(given.refuse(format!("{words}{only}{hint}")))
 }

@@ -1,6 +1,6 @@
-//! The files that inputs name: `runs-on.yml`, `bullpen.toml`, an App's key.
+//! Reads the files that inputs name: `runs-on.yml`, `bullpen.toml`, an App's key, a token.
 //!
-//! Not here: what may be in them (`bullpen_core::config`).
+//! Not here: the configuration's formats (`bullpen_core::config`).
 
 use std::fs::File;
 use std::io::Read as _;
@@ -18,13 +18,13 @@ use super::values::secret_word;
 use super::{Environment, UsageError};
 use crate::config_file;
 
-/// What `runs-on.yml` says, if one is named.
+/// The configuration in `runs-on.yml`, if the inputs name one.
 pub(crate) fn config(inputs: &StackInputs) -> Result<Option<Config>, UsageError> {
     let load = |path| config_file::load(path).map_err(|error| UsageError::new(error.what));
     inputs.config.as_deref().map(load).transpose()
 }
 
-/// What `bullpen.toml` and the environment say; the defaults if neither says anything.
+/// The settings in `bullpen.toml` and the environment, with defaults.
 pub(crate) fn stack(inputs: &StackInputs, environment: &Environment) -> Result<Stack, UsageError> {
     let path = inputs.stack.as_deref();
     let bytes = path.map_or_else(|| Ok(Vec::new()), read)?;
@@ -37,7 +37,7 @@ pub(crate) fn stack(inputs: &StackInputs, environment: &Environment) -> Result<S
     })
 }
 
-/// An App's key, from its file if it is in one.
+/// An App's key, from the input or from its file.
 pub(crate) fn app_key(key: &AppKey) -> Result<Secret, UsageError> {
     match key {
         AppKey::Text(secret) => Ok(secret.clone()),
@@ -58,7 +58,7 @@ pub(crate) fn token(path: &Path) -> Result<Secret, UsageError> {
     secret_word(&given)
 }
 
-/// A secret from where `bullpen.toml` says it is; `key` is whose it is, for people.
+/// A secret from its place in `bullpen.toml`; `key` is its key there, for errors.
 pub(crate) fn secret(
     key: &str,
     place: &SecretRef,
@@ -75,7 +75,7 @@ pub(crate) fn secret(
             String::from_utf8(bytes).map_err(|_| refuse(format!("{path} is not text")))?
         }
         SecretRef::Arn(arn) => {
-            let why = "is not fetched by this build; hand it in as env:NAME or file:/path";
+            let why = "cannot be fetched by this build; hand it in as env:NAME or file:/path";
             return Err(refuse(format!("{arn} {why}")));
         }
     };
@@ -85,7 +85,7 @@ pub(crate) fn secret(
     }
 }
 
-/// A file, up to one byte more than the largest that may be: enough to see that it is too long.
+/// Reads at most one byte more than the limit, so that the parser notices a file that is too long.
 fn read(path: &Path) -> Result<Vec<u8>, UsageError> {
     let most = u64::try_from(STACK_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();

@@ -1,9 +1,9 @@
-//! How GitHub is spoken to: which repository or organisation, where, and as whom.
+//! The inputs about GitHub: the repository or organisation, GitHub's addresses, and the credential.
 //!
-//! The workflow's own `GITHUB_TOKEN` cannot register a runner. It is kept apart, to read runs with,
-//! and never taken for a credential.
+//! The workflow's own `GITHUB_TOKEN` cannot register a runner. It is kept apart, to read runs, and
+//! is never a credential.
 //!
-//! Not here: talking to GitHub (`bullpen-github`).
+//! Not here: calls to GitHub (`bullpen-github`).
 
 use std::path::PathBuf;
 
@@ -19,64 +19,65 @@ use super::{Environment, UsageError};
 /// GitHub's own addresses.
 const API: &str = "https://api.github.com";
 const SERVER: &str = "https://github.com";
-/// How a key in PEM begins; a path does not.
+/// The beginning of a key in PEM. No path begins like this.
 pub(crate) const PEM: &str = "-----BEGIN ";
-/// A repository's name is at most 100 characters long, an owner's 39.
+/// The longest name: a repository's has at most 100 characters, an owner's 39.
 const NAME_CHARS_MAX: usize = 100;
 
-/// How GitHub is spoken to.
+/// The arguments about GitHub.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "GitHub")]
 pub(crate) struct GithubArgs {
     /// The repository as OWNER/NAME, or an organisation [env: `GITHUB_REPOSITORY`]
     #[arg(long, value_name = "OWNER/NAME")]
     pub(crate) repository: Option<String>,
-    /// Where GitHub's API is [env: `GITHUB_API_URL`] [default: that of github.com]
+    /// The address of GitHub's API [env: `GITHUB_API_URL`] [default: github.com's]
     #[arg(long, value_name = "URL")]
     pub(crate) api_url: Option<String>,
-    /// Where GitHub is [env: `GITHUB_SERVER_URL`] [default: github.com]
+    /// GitHub's address [env: `GITHUB_SERVER_URL`] [default: github.com]
     #[arg(long, value_name = "URL")]
     pub(crate) server_url: Option<String>,
-    /// A file with a personal access token; the token itself is given as INPUT_GITHUB-TOKEN
+    /// A file with a personal access token; pass the token itself as INPUT_GITHUB-TOKEN
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     pub(crate) github_token_file: Option<String>,
-    /// The token of a caller in this process. No argument has one: other users can read arguments.
+    /// The token of a caller in this process. It has no flag, because other users can read
+    /// arguments.
     #[arg(skip)]
     pub(crate) github_token: Option<Secret>,
     /// The id of a GitHub App, with --app-key
     #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     pub(crate) app_id: Option<String>,
-    /// A file with the App's private key in PEM; the key itself is given as INPUT_APP-KEY
+    /// A file with the App's private key in PEM; pass the key itself as INPUT_APP-KEY
     #[arg(long, value_name = "FILE", allow_hyphen_values = true, value_parser = wrapped)]
     pub(crate) app_key: Option<Secret>,
-    /// Where the runner program is [default: with a stand-in GitHub, the stand-in runner]
+    /// The directory of the runner program [default: with the stand-in, the stand-in's runner]
     #[arg(long, value_name = "DIR")]
     pub(crate) runner_dir: Option<String>,
 }
 
-/// Wrapped at once, so that no printed argument can show it.
+/// Wraps the text at once, so that no printed argument shows it.
 #[expect(clippy::unnecessary_wraps, reason = "clap asks for a result")]
 fn wrapped(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
 
-/// Whose runners.
+/// The scope of the runners' registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// One repository's.
+    /// One repository.
     Repository(Repository),
-    /// An organisation's.
+    /// An organisation.
     Organisation(String),
 }
 
-/// As whom GitHub is spoken to.
+/// The credential for GitHub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
-    /// With a personal access token.
+    /// A personal access token.
     Token(Secret),
-    /// With the personal access token in this file.
+    /// A file with a personal access token.
     TokenFile(PathBuf),
-    /// As a GitHub App.
+    /// A GitHub App.
     App {
         /// The App's id.
         id: u64,
@@ -90,31 +91,31 @@ pub(crate) enum Credential {
 pub(crate) enum AppKey {
     /// The key itself, in PEM.
     Text(Secret),
-    /// Where it is.
+    /// The key's file.
     File(PathBuf),
 }
 
-/// How GitHub is spoken to; checked.
+/// The checked inputs about GitHub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GithubInputs {
-    /// Whose runners.
+    /// The scope of the runners' registration.
     pub(crate) scope: Option<Scope>,
-    /// Where the API is, without a slash at its end.
+    /// The API's address, without a slash at its end.
     pub(crate) api_url: String,
-    /// Where GitHub is, without a slash at its end.
+    /// GitHub's address, without a slash at its end.
     pub(crate) server_url: String,
-    /// As whom; none if `refresh` keeps tokens in the ledger.
+    /// The credential; `None` if the command uses the tokens that `refresh` keeps in the ledger.
     pub(crate) credential: Option<Credential>,
-    /// More Apps that may do the same, and their keys.
+    /// More Apps with the same permissions, and their keys.
     pub(crate) more_apps: Vec<(u64, Secret)>,
     /// The workflow's own token, which only reads runs.
     pub(crate) run_reader: Option<Secret>,
-    /// Where the runner program is.
+    /// The directory of the runner program.
     pub(crate) runner_dir: Option<PathBuf>,
 }
 
 impl GithubInputs {
-    /// Reads them.
+    /// Reads the inputs.
     pub(crate) fn read(args: &GithubArgs, reader: Reader<'_>) -> Result<Self, UsageError> {
         let repository =
             reader.input_or("repository", args.repository.as_ref(), "GITHUB_REPOSITORY");
@@ -133,7 +134,7 @@ impl GithubInputs {
         })
     }
 
-    /// The same, and where nothing was given, what `bullpen.toml` says.
+    /// Fills absent inputs from `bullpen.toml`.
     pub(crate) fn completed_by(
         mut self,
         section: &GithubSection,
@@ -141,7 +142,7 @@ impl GithubInputs {
     ) -> Result<Self, UsageError> {
         let url = section.url.trim_end_matches('/');
         if self.api_url == API && self.server_url == SERVER && url != SERVER {
-            // As every Enterprise Server has it.
+            // Every Enterprise Server has its API there.
             self.api_url = format!("{url}/api/v3");
             url.clone_into(&mut self.server_url);
         }
@@ -164,7 +165,7 @@ impl GithubInputs {
         Ok(self)
     }
 
-    /// Every secret in it that is known already; what is in a file is not.
+    /// Every secret that is loaded; a secret in a file is not.
     pub(crate) fn secrets(&self) -> Vec<&Secret> {
         let credential = match &self.credential {
             Some(Credential::Token(secret) | Credential::App { key: AppKey::Text(secret), .. }) => {
@@ -218,7 +219,7 @@ fn credential(args: &GithubArgs, reader: Reader<'_>) -> Result<Option<Credential
     }
 }
 
-/// A token, or the file that has it, and where it was given.
+/// The given token, or the file with it, as a credential.
 fn token(args: &GithubArgs, reader: Reader<'_>) -> Result<Option<(Given, Credential)>, UsageError> {
     if let Some(secret) = &args.github_token {
         let given = Given { place: "the caller's token".to_owned(), text: String::new() };
@@ -233,7 +234,7 @@ fn token(args: &GithubArgs, reader: Reader<'_>) -> Result<Option<(Given, Credent
             Ok(Some((text, credential)))
         }
         (None, Some(file)) => {
-            // A token in the wrong place is not shown.
+            // The value may be a token, so the error does not show it.
             let why = "the value, not shown, is not a path";
             let path = path(&file).map_err(|_| file.refuse_unseen(why))?;
             Ok(Some((file, Credential::TokenFile(path))))
@@ -271,7 +272,7 @@ fn app_key(given: &Given) -> Result<AppKey, UsageError> {
         }
         return secret_text(given).map(AppKey::Text);
     }
-    // What is neither may still be a key that lost its first line, so it is not shown.
+    // Another value may be a key without its first line, so the error does not show it.
     let file = path(given);
     file.map(AppKey::File)
         .map_err(|_| given.refuse_unseen("the value, not shown, is neither PEM nor a path"))

@@ -1,10 +1,10 @@
-//! Where an input's value was given, and its text as it was given.
+//! An input's value with the name under which the user gave it, and the lookup of inputs.
 //!
-//! Not here: what the text means (`values`).
+//! Not here: parsing the value (`values`).
 
 use super::{Environment, UsageError};
 
-/// A refused value is shown up to here: a script in the wrong place must not fill the log.
+/// The characters of a refused value that an error shows: a script must not fill the log.
 const SHOWN_CHARS_MAX: usize = 64;
 
 /// A value, and the name under which the user gave it.
@@ -22,17 +22,17 @@ impl Given {
         self.text.trim()
     }
 
-    /// Whether it stands on the command line, where other users can read it.
+    /// Whether it is an argument, which other users can read.
     pub(crate) fn is_argument(&self) -> bool {
         self.place.starts_with("--")
     }
 
-    /// A refusal that shows the value; `legal` follows "is not".
+    /// An error that shows the value; `legal` follows "is not".
     pub(crate) fn refuse(&self, legal: impl AsRef<str>) -> UsageError {
         UsageError::new(format!("{}: {} is not {}", self.place, shown(&self.text), legal.as_ref()))
     }
 
-    /// A refusal of something that may be secret, so the value is left out.
+    /// An error without the value, which may be secret.
     pub(crate) fn refuse_unseen(&self, why: &str) -> UsageError {
         UsageError::new(format!("{}: {why}", self.place))
     }
@@ -45,19 +45,19 @@ pub(crate) fn shown(text: &str) -> String {
     format!("{short:?}{more}")
 }
 
-/// Looks inputs up.
+/// Looks inputs up in flags and variables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     environment: &'a Environment,
 }
 
 impl<'a> Reader<'a> {
-    /// Over this environment.
+    /// A reader of this environment.
     pub(crate) const fn new(environment: &'a Environment) -> Self {
         Self { environment }
     }
 
-    /// The input: its flag, else its `INPUT_` variable.
+    /// The input's flag, else its `INPUT_` variable.
     pub(crate) fn input(self, name: &str, flag: Option<&String>) -> Option<Given> {
         let flag = flag.map(|text| Given { place: format!("--{name}"), text: text.clone() });
         flag.or_else(|| self.variable_of(name))
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
         self.input(name, flag).or_else(|| self.variable(variable))
     }
 
-    /// The input's `INPUT_` variable, with hyphens as GitHub has it or with underscores.
+    /// The input's `INPUT_` variable, with hyphens as GitHub sets it, or with underscores.
     pub(crate) fn variable_of(self, name: &str) -> Option<Given> {
         let kept = format!("INPUT_{}", name.to_uppercase());
         self.variable(&kept).or_else(|| self.variable(&kept.replace('-', "_")))

@@ -1,10 +1,9 @@
-//! Which request: `<run>.<attempt>.<name>`, its parts, and where they come from.
+//! Reads a request's id, `<run>.<attempt>.<name>`, or its parts.
 //!
-//! A *run attempt* is one attempt of one workflow run; a *name* tells its requests apart. GitHub
-//! does not tell labels apart by case, so an id is kept in lower case: two requests can never share
-//! a label.
+//! A *run attempt* is one attempt of one workflow run; its requests have different *names*. GitHub
+//! ignores the case of labels, so ids are in lower case, and two requests never share a label.
 //!
-//! Not here: what is requested (`provision`).
+//! Not here: the request's other inputs (`provision`).
 
 use std::fmt;
 
@@ -13,9 +12,9 @@ use bullpen_core::ids::RequestId;
 use super::UsageError;
 use super::given::{Given, Reader};
 
-/// A label is at most 256 characters long; with the run in front this leaves room.
+/// The longest part of an id. A label of at most 256 characters holds the run and the name.
 const PART_CHARS_MAX: usize = 128;
-/// The run of a command that no workflow started.
+/// The run of a command outside of a workflow.
 const LOCAL: &str = "local";
 
 /// One attempt of one workflow run, or `local.1`.
@@ -37,7 +36,7 @@ impl RunAttempt {
         Some(Self { run: run_part(run)?, attempt })
     }
 
-    /// The request of this name.
+    /// The id of the request with this name.
     pub(crate) fn request(&self, name: &str) -> RequestId {
         RequestId::new(format!("{self}.{name}"))
     }
@@ -49,7 +48,7 @@ impl fmt::Display for RunAttempt {
     }
 }
 
-/// What may say which request.
+/// The arguments for a request's id.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct IdentityArgs {
     /// The whole request id, RUN.ATTEMPT.NAME
@@ -58,13 +57,13 @@ pub(crate) struct IdentityArgs {
     /// The run attempt, RUN.ATTEMPT [default: the workflow's, or local.1]
     #[arg(long, value_name = "RUN.ATTEMPT", allow_hyphen_values = true)]
     pub(crate) run_id: Option<String>,
-    /// What tells the requests of one run apart: letters, digits, `_` and `-` [default: the job
-    /// and the step]
+    /// The request's name, unique in its run: letters, digits, `_` and `-` [default: the job and
+    /// the step]
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(crate) name: Option<String>,
 }
 
-/// What was said about which request, checked; nothing is filled in.
+/// The given parts of a request's id, checked, without defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The whole id.
@@ -76,8 +75,8 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Reads it. A whole id leaves nothing to its parts; a part that is a flag wins over a whole id
-    /// that is a variable.
+    /// Reads the id or its parts. The whole id wins, except that a part as a flag wins over a whole
+    /// id as a variable.
     pub(crate) fn read(args: &IdentityArgs, reader: Reader<'_>) -> Result<Self, UsageError> {
         let by_parts = args.run_id.is_some() || args.name.is_some();
         let whole = reader.input("request", args.request.as_ref());
@@ -95,7 +94,7 @@ impl Identity {
     }
 }
 
-/// The run attempt that the workflow's variables tell, or `local.1` outside of one.
+/// The run attempt in the workflow's variables, or `local.1` outside of a workflow.
 pub(crate) fn current_run(reader: Reader<'_>) -> Result<RunAttempt, UsageError> {
     let Some(run) = reader.variable("GITHUB_RUN_ID") else {
         return Ok(RunAttempt { run: LOCAL.to_owned(), attempt: 1 });
@@ -104,11 +103,11 @@ pub(crate) fn current_run(reader: Reader<'_>) -> Result<RunAttempt, UsageError> 
     let number = attempt.as_ref().map_or("1", Given::word);
     let culprit = attempt.as_ref().filter(|_| run_part(run.word()).is_some()).unwrap_or(&run);
     RunAttempt::of(run.word(), number)
-        .ok_or_else(|| culprit.refuse("what GitHub sets; a run id and its attempt are numbers"))
+        .ok_or_else(|| culprit.refuse("a value of GitHub's; a run id and its attempt are numbers"))
 }
 
-/// The name that the workflow's variables tell: the job and the step, which are unique in a run
-/// except in a matrix. Characters that a name may not have become `-`.
+/// The name from the workflow's variables: the job and the step, which are unique in a run except
+/// in a matrix. Illegal characters become `-`.
 pub(crate) fn step_name(reader: Reader<'_>) -> Result<Option<String>, UsageError> {
     let words = ["GITHUB_JOB", "GITHUB_ACTION"].map(|variable| reader.variable(variable));
     let words: Vec<Given> = words.into_iter().flatten().collect();
@@ -117,14 +116,14 @@ pub(crate) fn step_name(reader: Reader<'_>) -> Result<Option<String>, UsageError
     match words.first() {
         None => Ok(None),
         Some(_) if part(&name).is_some() => Ok(Some(name)),
-        // Cut short, two steps could have one name.
+        // Cutting the name short could give two steps the same name.
         Some(given) => {
             Err(given.refuse_unseen("job and step are too long for a name; give --name"))
         }
     }
 }
 
-/// Text as a name may have it.
+/// The text in lower case, with `-` for every illegal character.
 pub(crate) fn mapped(text: &str) -> String {
     let fold = |c: char| if is_plain(c) { c.to_ascii_lowercase() } else { '-' };
     text.chars().map(fold).collect()
@@ -139,8 +138,8 @@ fn part(text: &str) -> Option<String> {
     legal.then(|| text.to_ascii_lowercase())
 }
 
-/// Without hyphens, so that a label, `warm-4711.1.build`, is not taken for a request's id: releasing
-/// that would find nothing to do, and succeed.
+/// A run has no hyphens. So a label, `warm-4711.1.build`, is not a request's id: `release` of a
+/// label would find no request, and succeed.
 fn run_part(text: &str) -> Option<String> {
     part(text).filter(|run| run.chars().all(|c| c.is_ascii_alphanumeric()))
 }

@@ -1,11 +1,11 @@
-//! What the workflow commands are told: as flags, as `INPUT_*` variables, or not at all.
+//! Reads the inputs of the workflow commands from flags and from `INPUT_*` variables.
 //!
-//! An *input* has one name. `--name` wins over `INPUT_NAME`, and an `INPUT_` variable that is empty
-//! was not given. GitHub keeps hyphens in the variable's name, shells cannot, so both spellings are
-//! read. Reading is pure: arguments and environment in, checked values out. What is wrong is one
-//! line that names the input as it was given, its value, and what is legal; the exit code is 64.
+//! `--name` wins over `INPUT_NAME`, and an empty variable counts as absent. GitHub keeps hyphens in
+//! variables' names and shells cannot, so both spellings are read. Reading is pure: arguments and
+//! environment in, checked values out. A wrong input gives one line with its name as the user gave
+//! it, its value, and the legal values; the exit code is 64.
 //!
-//! Not here: doing what the inputs ask for (`workflow`), or reading the files they name (`files`).
+//! Not here: the commands (`workflow`), or reading the files that inputs name (`files`).
 
 mod arguments;
 mod classes;
@@ -40,12 +40,12 @@ pub(crate) use release::{ReleaseArgs, ReleaseInputs, ReleaseTarget};
 /// The variables of the environment, by name.
 pub(crate) type Environment = BTreeMap<String, String>;
 
-/// An input that cannot be used: one line that names it, its value, and what is legal.
+/// A wrong input: one line with its name, its value and the legal values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UsageError(String);
 
 impl UsageError {
-    /// From the whole line. Line breaks in it become spaces, so that it stays one.
+    /// The error with this line. Line breaks in it become spaces.
     pub(crate) fn new(line: impl AsRef<str>) -> Self {
         Self(line.as_ref().replace(['\n', '\r'], " "))
     }
@@ -57,8 +57,8 @@ impl fmt::Display for UsageError {
     }
 }
 
-/// The environment, read once, by the command. What is not UTF-8 is kept with the offending bytes
-/// replaced: no input of ours can have them, and a refusal can show the rest.
+/// Reads the environment, once per command. Bytes that are not UTF-8 are replaced: no valid input
+/// has them, and an error can show the rest.
 pub(crate) fn environment() -> Environment {
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()

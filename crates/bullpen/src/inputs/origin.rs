@@ -1,9 +1,9 @@
-//! Whose code the workflow run of this command has, by the variables and the event that GitHub gives to
-//! its steps.
+//! Reads the origin of the workflow run's code from the variables and the event that GitHub gives
+//! to its steps.
 //!
-//! A step that has a credential was written in the repository itself, so its variables are GitHub's.
+//! Only a workflow of the repository itself has the credential, so GitHub has set its variables.
 //!
-//! Not here: what follows from it (`core::job::CodeRules`).
+//! Not here: the rules about origins (`core::job::CodeRules`).
 
 use bullpen_core::job::Origin;
 use serde_json::Value;
@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::Environment;
 
 const DEPENDABOT: &str = "dependabot[bot]";
-/// How Dependabot's branches begin: a person may run again what it proposed.
+/// The prefix of Dependabot's branches. They matter because a person may re-run its jobs.
 const DEPENDABOTS_BRANCHES: &str = "dependabot/";
 
-/// Whose code this run has; none if the variables do not say. `read` gives the text of a file.
+/// The origin of this run's code; `None` if the variables do not show it. `read` reads a text file.
 pub(crate) fn origin_of_run(
     environment: &Environment,
     read: impl Fn(&str) -> Option<String>,
@@ -26,7 +26,7 @@ pub(crate) fn origin_of_run(
     if is_pull_request {
         let payload = read(variable("GITHUB_EVENT_PATH")?)?;
         let payload: Value = serde_json::from_str(&payload).ok()?;
-        // Without a name it was a fork's, and is deleted.
+        // A head repository without a name was a fork, and is deleted.
         let head = payload.pointer("/pull_request/head/repo/full_name").and_then(Value::as_str);
         if !head.is_some_and(|head| head.eq_ignore_ascii_case(repository)) {
             return Some(Origin::Fork);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_request_is_whose_repository_its_head_is_in() {
+    fn the_origin_of_a_pull_request_is_the_repository_of_its_head() {
         for event in ["pull_request", "pull_request_target", "pull_request_review"] {
             assert_eq!(origin(event, Some("Acme/App"), &[]), Some(Origin::PullRequest));
             assert_eq!(origin(event, Some("mallory/app"), &[]), Some(Origin::Fork));
@@ -91,8 +91,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_not_guessed() {
-        assert_eq!(origin("pull_request", None, &[]), None, "its event cannot be read");
+    fn a_missing_variable_gives_no_origin() {
+        assert_eq!(origin("pull_request", None, &[]), None, "the event's file is unreadable");
         assert_eq!(origin("", None, &[]), None);
         assert_eq!(origin_of_run(&Environment::new(), |_| None), None);
     }

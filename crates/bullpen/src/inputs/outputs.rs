@@ -1,6 +1,6 @@
-//! What a workflow's step gets back: `GITHUB_OUTPUT`, `GITHUB_STEP_SUMMARY`, and masks for secrets.
+//! Writes the results of a workflow's step: `GITHUB_OUTPUT`, `GITHUB_STEP_SUMMARY`, secrets' masks.
 //!
-//! Not here: what is printed for people (`render`), or running anything.
+//! Not here: printing for people (`render`).
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -15,28 +15,28 @@ use serde_json::{Map, Value, json};
 use super::Environment;
 use super::given::Reader;
 
-/// Every output of a step, in the order they are written.
+/// The names of a step's outputs, in the order of the file.
 pub(crate) const NAMES: [&str; 8] =
     ["label", "request", "requested", "reused", "started", "created", "instances", "timings"];
 
-/// What came of a `provision`.
+/// The result of `provision`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Provisioned {
-    /// Which request.
+    /// The request's id.
     pub(crate) request: RequestId,
-    /// The label that jobs are to name.
+    /// The label for jobs.
     pub(crate) label: String,
-    /// How many machines were asked for.
+    /// The number of requested machines.
     pub(crate) requested: u32,
-    /// How many were idle.
+    /// The number of machines that were idle.
     pub(crate) reused: u32,
-    /// How many were stopped.
+    /// The number of machines that were stopped.
     pub(crate) started: u32,
-    /// How many are new.
+    /// The number of new machines.
     pub(crate) created: u32,
-    /// All of them.
+    /// All machines.
     pub(crate) instances: Vec<InstanceId>,
-    /// How long each step took, in their order.
+    /// The duration of each step, in order.
     pub(crate) timings: Vec<(String, Duration)>,
 }
 
@@ -65,7 +65,8 @@ impl Provisioned {
     /// The step's summary: a short table.
     fn summary(&self) -> String {
         let mut text = String::from("### Bullpen\n\n| | |\n|---|---|\n");
-        // A summary is for all who can read the repository; a label is for the run's own jobs.
+        // All readers of the repository can read a summary, and only the run's jobs may have the
+        // label.
         for (name, value) in self.pairs().into_iter().filter(|(name, _)| *name != "label") {
             let value = value.replace('|', "\\|").replace(['\n', '\r'], " ");
             let _ = writeln!(text, "| {name} | `{value}` |");
@@ -75,7 +76,7 @@ impl Provisioned {
     }
 }
 
-/// The files that a step writes to; none outside of a workflow.
+/// The files that a step writes to; `None` outside of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutputFiles {
     output: Option<PathBuf>,
@@ -83,25 +84,25 @@ pub(crate) struct OutputFiles {
 }
 
 impl OutputFiles {
-    /// From the environment.
+    /// The files that the environment names.
     pub(crate) fn of(environment: &Environment) -> Self {
         let reader = Reader::new(environment);
         let path = |name| reader.variable(name).map(|given| PathBuf::from(given.text));
         Self { output: path("GITHUB_OUTPUT"), summary: path("GITHUB_STEP_SUMMARY") }
     }
 
-    /// Writes which request it is, before anything is done: a step that is cancelled later has then
-    /// told `release` what to give back.
+    /// Writes the request's id, before the command does anything: if GitHub cancels the step later,
+    /// `release` knows the request.
     pub(crate) fn begin(&self, request: &RequestId) -> io::Result<()> {
         append(self.output.as_deref(), &blocks(&[("request", request.to_string())]))
     }
 
-    /// Writes the label, once it is stored, and before any machine is asked for.
+    /// Writes the label, after it is stored and before the engine claims or launches a machine.
     pub(crate) fn begun(&self, label: &str) -> io::Result<()> {
         append(self.output.as_deref(), &blocks(&[("label", label.to_owned())]))
     }
 
-    /// Writes what came of it.
+    /// Writes all outputs and the summary.
     pub(crate) fn finish(&self, provisioned: &Provisioned) -> io::Result<()> {
         append(self.output.as_deref(), &blocks(&provisioned.pairs()))?;
         append(self.summary.as_deref(), &provisioned.summary())
@@ -113,8 +114,8 @@ fn append(path: Option<&Path>, text: &str) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(path)?.write_all(text.as_bytes())
 }
 
-/// Values as `name<<delimiter` blocks. A value can hold any line but its delimiter, so one is
-/// chosen that is nowhere in it.
+/// Formats values as `name<<delimiter` blocks, each with a delimiter that its value does not
+/// contain.
 fn blocks(pairs: &[(&str, String)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {

@@ -1,6 +1,6 @@
-//! The inputs of `provision`: how many machines of which kind, for whom, until when.
+//! The inputs of `provision`: the number and kind of machines, the request's id, and deadlines.
 //!
-//! Not here: getting them (`workflow`).
+//! Not here: the command (`workflow`).
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ use super::identity::{self, Identity, IdentityArgs};
 use super::values::{boolean, choice, duration, patterns, whole};
 use super::{Environment, UsageError};
 
-/// Machines in one request. A slip of a digit must not cost a fortune; the stack's ceilings are
-/// for the rest.
+/// The most machines in one request, so that a typo does not cost a fortune. Other limits are the
+/// stack's ceilings.
 const COUNT_MAX: u32 = 1_000;
-/// GitHub ends a run after 35 days, so no machine is of use for longer.
+/// The longest runtime: GitHub ends a run after 35 days, so no run needs a machine for longer.
 pub(crate) const RUNTIME_MINUTES_MAX: u32 = 35 * 24 * 60;
-/// A job that waits longer for its machines is not helped by waiting.
+/// The longest deadline of a request: a longer wait does not help a job.
 const DEADLINE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Get machines, and the label that jobs are to name.
+/// Get machines, and the label for jobs.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ProvisionArgs {
     #[command(flatten)]
     pub(crate) identity: IdentityArgs,
-    /// How many machines, from 1 to 1000 [default: 1]
+    /// The number of machines, from 1 to 1000 [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true, conflicts_with = "count")]
     pub(crate) instance_count: Option<String>,
     /// The same as --instance-count
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) count: Option<String>,
-    /// How machines are paid for: spot or on-demand [default: what the class says, or on-demand]
+    /// Whether machines are spot or on-demand [default: the class's usage, or on-demand]
     #[arg(long, value_name = "USAGE", allow_hyphen_values = true)]
     pub(crate) usage_class: Option<String>,
-    /// Machine types that will do, with * for anything [default: what the class says, or c* m* r*]
+    /// The allowed machine types, with * as a wildcard [default: the class's families, or c* m* r*]
     #[arg(long, value_name = "TYPES", allow_hyphen_values = true)]
     pub(crate) allowed_instance_types: Option<String>,
     /// The class of machine [default: large]
@@ -46,52 +46,53 @@ pub(crate) struct ProvisionArgs {
     /// Classes as JSON, beside the runners of --config: {"large":{"cpu":2,"mmem":4096}}
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     pub(crate) resource_class_config: Option<String>,
-    /// How long the machines may be kept without a job extending it, in minutes [default: what
-    /// refresh stored]
+    /// The longest time that a machine is kept unless a job extends it, in minutes [default: the
+    /// value that refresh stored]
     #[arg(long, value_name = "MINUTES", allow_hyphen_values = true)]
     pub(crate) max_runtime_min: Option<String>,
     /// When to give up, such as 90s or 1h30m [default: request-deadline of --stack, 10m]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) deadline: Option<String>,
-    /// What to do with less than all machines: top-up or fail [default: top-up]
+    /// The reaction to fewer machines than requested: top-up or fail [default: top-up]
     #[arg(long, value_name = "WHAT", allow_hyphen_values = true)]
     pub(crate) on_partial: Option<String>,
-    /// Take on-demand machines when there is no spot [default: false]
+    /// Take on-demand machines if there is no spot capacity [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) on_demand_fallback: Option<String>,
-    /// One job a runner: it takes no second one; needs a credential that outlives this command
-    /// [default: false]
+    /// Let each runner take one job only; needs a credential that outlives this command [default:
+    /// false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) ephemeral: Option<String>,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
 
-/// What `provision` is told; checked.
+/// The checked inputs of `provision`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProvisionInputs {
-    /// What every command is told.
+    /// The common inputs.
     pub(crate) common: CommonInputs,
-    /// Which request.
+    /// The request's id.
     pub(crate) request: RequestId,
-    /// How many machines.
+    /// The number of machines.
     pub(crate) count: u32,
-    /// Which machines; needs `runs-on.yml` to become one.
+    /// The kind of machines; `runs-on.yml` resolves it.
     pub(crate) machine: MachineChoice,
-    /// How long they may be kept; as stored if absent.
+    /// The longest time that a machine is kept; `None` for the stored value.
     pub(crate) max_runtime: Option<Duration>,
-    /// How long to try; the stack's limit if absent.
+    /// The time limit of the request; `None` for the stack's limit.
     pub(crate) deadline: Option<Duration>,
-    /// What to do with less than all.
+    /// The reaction to fewer machines than requested.
     pub(crate) on_partial: OnPartial,
-    /// Whether spot may become on-demand.
+    /// Whether on-demand machines may replace spot machines.
     pub(crate) on_demand_fallback: bool,
     /// Whether each runner serves one job only.
     pub(crate) ephemeral: bool,
 }
 
 impl ProvisionInputs {
-    /// Reads them. `fresh` is the request's name where neither the user nor a workflow gives one.
+    /// Reads the inputs. `fresh` is the request's name if neither the user nor a workflow gives
+    /// one.
     pub(crate) fn read(
         args: &ProvisionArgs,
         environment: &Environment,
@@ -127,12 +128,12 @@ pub(crate) fn minutes(count: u32) -> Duration {
 }
 
 fn request(args: &IdentityArgs, reader: Reader<'_>, fresh: &str) -> Result<RequestId, UsageError> {
-    let said = Identity::read(args, reader)?;
-    if let Some(request) = said.request {
+    let given = Identity::read(args, reader)?;
+    if let Some(request) = given.request {
         return Ok(request);
     }
-    let run = said.run.map_or_else(|| identity::current_run(reader), Ok)?;
-    let name = match said.name {
+    let run = given.run.map_or_else(|| identity::current_run(reader), Ok)?;
+    let name = match given.name {
         Some(name) => name,
         None => identity::step_name(reader)?.unwrap_or_else(|| identity::mapped(fresh)),
     };
@@ -140,7 +141,7 @@ fn request(args: &IdentityArgs, reader: Reader<'_>, fresh: &str) -> Result<Reque
 }
 
 fn count(args: &ProvisionArgs, reader: Reader<'_>) -> Result<u32, UsageError> {
-    // Both flags before both variables: a flag wins, whichever of its two names it has.
+    // Both flags before both variables: a flag wins under either of its names.
     let short = args.count.as_ref().and_then(|_| reader.input("count", args.count.as_ref()));
     let given = short
         .or_else(|| reader.input("instance-count", args.instance_count.as_ref()))

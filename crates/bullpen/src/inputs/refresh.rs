@@ -1,6 +1,6 @@
-//! The inputs of `refresh`: what is stored for later requests, and whether to change anything.
+//! The inputs of `refresh`: settings to store for later requests, and whether it is a dry run.
 //!
-//! Not here: bringing the stack in order (`workflow`).
+//! Not here: the command (`workflow`).
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use super::provision::{RUNTIME_MINUTES_MAX, minutes};
 use super::values::{boolean, whole};
 use super::{Environment, UsageError};
 
-/// Seven days: a stopped machine is replaced after that, a running one is not kept for longer.
+/// Seven days: after that the service replaces a stopped machine, and keeps no running one.
 const IDLE_SECONDS_MAX: u32 = 7 * 24 * 60 * 60;
-/// A registration token lives for an hour; one refreshed later would be dead before.
+/// A registration token lives for an hour, so `refresh` must replace it sooner.
 const TOKEN_REFRESH_MINUTES_MAX: u32 = 59;
-/// What EC2 takes as user data.
+/// EC2's limit for user data.
 const SCRIPT_BYTES_MAX: usize = 16 * 1024;
 
-/// Bring the stack in order: reap, reconcile, advertise again, store settings.
+/// Bring the stack to its desired state: reap, reconcile, advertise again, store settings.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct RefreshArgs {
-    /// Only say what would be done
+    /// Only show the steps, without taking them
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) dry_run: Option<String>,
-    /// How long a released machine waits for its next owner, in seconds [default: 420]
+    /// The time that a released machine waits for its next owner, in seconds [default: 420]
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     pub(crate) idle_time_sec: Option<String>,
-    /// How long machines may be kept without a job extending it, in minutes [default: 30]
+    /// The longest time that a machine is kept unless a job extends it, in minutes [default: 30]
     #[arg(long, value_name = "MINUTES", allow_hyphen_values = true)]
     pub(crate) max_runtime_min: Option<String>,
     /// A script that a machine runs before its first runner
@@ -41,7 +41,7 @@ pub(crate) struct RefreshArgs {
     /// The version of the runner program, such as 2.325.0
     #[arg(long, value_name = "VERSION", allow_hyphen_values = true)]
     pub(crate) actions_runner_version: Option<String>,
-    /// How often the registration token is replaced, in minutes, from 1 to 59 [default: 30]
+    /// The age at which the registration token is replaced, in minutes, from 1 to 59 [default: 30]
     #[arg(long, value_name = "MINUTES", allow_hyphen_values = true)]
     pub(crate) github_reg_token_refresh_min: Option<String>,
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub(crate) struct RefreshArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// What only machines on AWS need.
+/// Inputs for machines on AWS.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "AWS (accepted, not used by the embedded engine)")]
 pub(crate) struct AwsArgs {
@@ -71,31 +71,31 @@ pub(crate) struct AwsArgs {
     pub(crate) aws_region: Option<String>,
 }
 
-/// What `refresh` is told; checked.
+/// The checked inputs of `refresh`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RefreshInputs {
-    /// What every command is told.
+    /// The common inputs.
     pub(crate) common: CommonInputs,
-    /// Whether nothing is changed.
+    /// Whether to change nothing.
     pub(crate) dry_run: bool,
-    /// How long a released machine waits.
+    /// The time that a released machine waits for its next owner.
     pub(crate) idle_time: Option<Duration>,
-    /// How long machines may be kept.
+    /// The longest time that a machine is kept.
     pub(crate) max_runtime: Option<Duration>,
-    /// What a machine runs before its first runner.
+    /// The script that a machine runs before its first runner.
     pub(crate) pre_runner_script: Option<String>,
     /// Classes beside the runners of `runs-on.yml`.
     pub(crate) classes: Option<Vec<RunnerClass>>,
     /// The version of the runner program.
     pub(crate) runner_version: Option<String>,
-    /// How often the registration token is replaced.
+    /// The age at which the registration token is replaced.
     pub(crate) token_refresh: Option<Duration>,
-    /// Where inputs were given that this build has no use for.
+    /// The names of given inputs that the command does not use.
     pub(crate) unused: Vec<String>,
 }
 
 impl RefreshInputs {
-    /// Reads them. What is absent stays as it is stored.
+    /// Reads the inputs. An absent input leaves its stored value as it is.
     pub(crate) fn read(args: &RefreshArgs, environment: &Environment) -> Result<Self, UsageError> {
         let reader = Reader::new(environment);
         let dry_run = reader.input("dry-run", args.dry_run.as_ref());
@@ -121,7 +121,7 @@ impl RefreshInputs {
     }
 }
 
-/// Zero is no number here: stored, it would read as nothing (D34).
+/// A positive number: older versions read a stored zero as absent (D34).
 fn number(given: Option<Given>, most: u32) -> Result<Option<u32>, UsageError> {
     given.map(|given| whole(&given, 1..=most)).transpose()
 }
@@ -154,10 +154,10 @@ fn unused(args: &AwsArgs, reader: Reader<'_>) -> Result<Vec<String>, UsageError>
         ("aws-region", &args.aws_region),
     ];
     let given = inputs.iter().filter_map(|(name, flag)| reader.input(name, flag.as_ref()));
-    // That something is there is all that is asked of them.
-    let named = |given: Given| match given.word() {
+    // The only check is that they are not blank.
+    let place = |given: Given| match given.word() {
         "" => Err(given.refuse("a name or an id")),
         _ => Ok(given.place),
     };
-    given.map(named).collect()
+    given.map(place).collect()
 }

@@ -1,6 +1,6 @@
-//! The inputs of `release`: whose machines are given back.
+//! The inputs of `release`: the request or the run attempt to release.
 //!
-//! Not here: giving them back (`workflow`).
+//! Not here: the command (`workflow`).
 
 use bullpen_core::ids::RequestId;
 
@@ -18,27 +18,28 @@ pub(crate) struct ReleaseArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// Whose machines.
+/// The requests to release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReleaseTarget {
-    /// One request's.
+    /// One request.
     Request(RequestId),
-    /// Those of all requests of a run attempt.
+    /// All requests of a run attempt.
     Run(RunAttempt),
 }
 
-/// What `release` is told; checked.
+/// The checked inputs of `release`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReleaseInputs {
-    /// What every command is told.
+    /// The common inputs.
     pub(crate) common: CommonInputs,
-    /// Whose machines.
+    /// The requests to release.
     pub(crate) released: ReleaseTarget,
 }
 
 impl ReleaseInputs {
-    /// Reads them. With nothing said it is the whole run attempt; a request is released on its own by
-    /// its id or name, so that two requests of a run do not take each other's machines (D32).
+    /// Reads the inputs. Without an id or a name the target is the whole run attempt; with one it
+    /// is that request alone, so that two requests of a run do not release each other's machines
+    /// (D32).
     pub(crate) fn read(args: &ReleaseArgs, environment: &Environment) -> Result<Self, UsageError> {
         let reader = Reader::new(environment);
         let common = CommonInputs::read(&args.common, environment)?;

@@ -1,4 +1,4 @@
-//! Helpers of the input tests: arguments and variables in, inputs or the refusal's line out.
+//! Helpers of the input tests: arguments and variables in, inputs or the error's line out.
 //!
 //! Not here: the built command (`tests/inputs.rs`).
 
@@ -24,13 +24,13 @@ struct Only<T: Args> {
     args: T,
 }
 
-/// The arguments as clap reads them, or what it says.
+/// The arguments as clap parses them, or its error.
 fn args<T: Args>(flags: &[&str]) -> Result<T, String> {
     let words = std::iter::once("bullpen").chain(flags.iter().copied());
     Only::try_parse_from(words).map(|only| only.args).map_err(|error| error.to_string())
 }
 
-/// The names of these arguments.
+/// The flags of these arguments.
 fn flags<T: Args>() -> BTreeSet<String> {
     let command = T::augment_args(Command::new("bullpen"));
     command.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect()

@@ -1,8 +1,9 @@
-//! The small languages of inputs: numbers, durations, choices, texts, paths, patterns, addresses.
+//! Parsers for the values of inputs: numbers, durations, choices, texts, paths, patterns,
+//! addresses.
 //!
-//! Each takes what was given and answers with the value or with a refusal that says what is legal.
+//! Each parser returns the value, or an error with the legal values.
 //!
-//! Not here: which input is which.
+//! Not here: the inputs themselves.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -16,9 +17,9 @@ use bullpen_core::spelling;
 use super::UsageError;
 use super::given::Given;
 
-/// Patterns in one request: more than there are families of machines.
+/// The most patterns in one request: more than the families of machines.
 const PATTERNS_MAX: usize = 100;
-/// A secret's size: an RSA key of 8192 bits in PEM is a tenth of it.
+/// The largest secret: ten times an RSA key of 8192 bits in PEM.
 const SECRET_BYTES_MAX: usize = 64 * 1024;
 
 /// A whole number in this range, in plain digits.
@@ -26,19 +27,19 @@ pub(crate) fn whole(given: &Given, range: RangeInclusive<u32>) -> Result<u32, Us
     number(given.word(), &range).ok_or_else(|| given.refuse(whole_is(&range)))
 }
 
-/// What [`whole`] takes, in words.
+/// The text for the legal values of [`whole`].
 pub(crate) fn whole_is(range: &RangeInclusive<u32>) -> String {
     format!("a whole number from {} to {}", range.start(), range.end())
 }
 
-/// The number, if it is plain digits and in the range. No sign, no exponent, no point.
+/// Parses plain digits in the range: no sign, no exponent, no point.
 pub(crate) fn number(text: &str, range: &RangeInclusive<u32>) -> Option<u32> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let number: u32 = text.parse().ok().filter(|_| plain)?;
     range.contains(&number).then_some(number)
 }
 
-/// A duration such as `90s`, longer than nothing and at most this long.
+/// A positive duration such as `90s`, at most this long.
 pub(crate) fn duration(given: &Given, most: Duration) -> Result<Duration, UsageError> {
     let read = forms::duration(given.word());
     read.filter(|&duration| !duration.is_zero() && duration <= most).ok_or_else(|| {
@@ -80,7 +81,7 @@ pub(crate) fn path(given: &Given) -> Result<PathBuf, UsageError> {
     line(given).map(PathBuf::from).map_err(|_| given.refuse("a path"))
 }
 
-/// A secret of one word. It is never shown.
+/// A secret of one word. No error shows it.
 pub(crate) fn secret_word(given: &Given) -> Result<Secret, UsageError> {
     let word = given.word();
     let plain = word.chars().all(|c| c.is_ascii_graphic());
@@ -90,7 +91,7 @@ pub(crate) fn secret_word(given: &Given) -> Result<Secret, UsageError> {
     Ok(Secret::new(word))
 }
 
-/// A secret of several lines. It is never shown.
+/// A secret of several lines. No error shows it.
 pub(crate) fn secret_text(given: &Given) -> Result<Secret, UsageError> {
     let text = given.word();
     if text.is_empty() || text.contains('\0') || text.len() > SECRET_BYTES_MAX {
@@ -99,21 +100,21 @@ pub(crate) fn secret_text(given: &Given) -> Result<Secret, UsageError> {
     Ok(Secret::new(text))
 }
 
-/// Machine type patterns, between white space or commas.
+/// Machine type patterns, separated by white space or commas.
 pub(crate) fn patterns(given: &Given) -> Result<Vec<TypePattern>, UsageError> {
     let words = given.text.split(|c: char| c == ',' || c.is_whitespace());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let legal = |c: char| c.is_ascii_alphanumeric() || ['.', '-', '*'].contains(&c);
     let plain = words.iter().all(|word| word.chars().all(legal));
     if words.is_empty() || !plain || words.len() > PATTERNS_MAX {
-        let legal = "a list of machine types such as `c* m6i.large`, with * for anything";
+        let legal = "a list of machine types such as `c* m6i.large`, with * as a wildcard";
         return Err(given.refuse(legal));
     }
     Ok(words.into_iter().map(TypePattern::new).collect())
 }
 
-/// An address of an HTTP server, without a slash at its end. A token goes there, so it must be
-/// `https`, or this machine itself.
+/// An address of an HTTP server, without a slash at its end. The command sends a token there, so
+/// the address must be `https` or loopback.
 pub(crate) fn address(given: &Given) -> Result<String, UsageError> {
     let text = given.word().trim_end_matches('/');
     let legal = |c: char| c.is_ascii_alphanumeric() || "-._~:/[]".contains(c);
@@ -130,7 +131,7 @@ pub(crate) fn address(given: &Given) -> Result<String, UsageError> {
     Ok(text.to_owned())
 }
 
-/// Whether `host` or `host:port` is this machine.
+/// Whether `host` or `host:port` is loopback.
 fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

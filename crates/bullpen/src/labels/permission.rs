@@ -1,4 +1,5 @@
-//! `bullpen labels parse --policy FILE`: whether the labels would be served, and what allows them.
+//! `bullpen labels parse --policy FILE`: decides whether a stack serves the labels, and by which
+//! rule.
 //!
 //! Not here: the rules (`bullpen_core::labels::policy`, `bullpen_core::labels::ownership`).
 
@@ -12,23 +13,23 @@ use bullpen_core::labels::{LabelSpec, Parsed};
 use bullpen_core::route::{ENV_DEFAULT, NotOurs, Route, Routing, route};
 use bullpen_core::scope::ServiceScope;
 
-/// What a stack with this configuration does with a job of these labels.
+/// The decision of a stack with this configuration about a job with these labels.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Permission {
-    /// Served, and would be without a policy of the operator's.
+    /// Served, and the default policy would allow it too.
     ByDefault(String),
-    /// Served because the operator's policy says so.
+    /// Served, because the operator's policy allows it.
     ByPolicy(String),
     /// Refused, with the reasons that the job's author reads.
     Refused(Vec<String>),
-    /// Left alone, and why.
+    /// Left to other runners, with the reason.
     NotOurs(&'static str),
 }
 
-/// The job whose labels they are.
+/// The job that the labels belong to.
 pub(super) struct Asker<'a> {
     pub(super) repository: &'a Repository,
-    /// The id of its run; that which the labels name if it is not given.
+    /// The id of its run; `None` to take the id in the labels.
     pub(super) run_id: Option<&'a str>,
 }
 
@@ -48,7 +49,7 @@ impl Permission {
                 Ok(None) | Err(_) => Self::ByPolicy(place),
             },
             Ok(None) => Self::NotOurs(if parsed.ours {
-                "its labels are for another stack, or a pool that there is not"
+                "its labels are for another stack, or for a pool that does not exist"
             } else {
                 "none of its labels is for us, or listed under `labels.plain`"
             }),
@@ -71,7 +72,7 @@ impl Permission {
         matches!(self, Self::Refused(_))
     }
 
-    /// The verdict and what follows from it, a line each.
+    /// A line for each verdict with its reason.
     pub(super) fn lines(&self) -> Vec<String> {
         match self {
             Self::ByDefault(place) | Self::ByPolicy(place) => {
@@ -86,14 +87,16 @@ impl Permission {
     }
 }
 
-/// The run that the labels may name: as given, else the number that their own id begins with.
+/// The run that the labels may name: the given id, else the number at the beginning of their own
+/// id.
 fn run(spec: &LabelSpec, given: Option<&str>) -> RunAttempt {
     let named = spec.id.as_deref().unwrap_or_default();
     let digits = named.bytes().take_while(u8::is_ascii_digit).count();
     RunAttempt::new(format!("{}.1", given.unwrap_or(&named[..digits])))
 }
 
-/// Where the job goes, or why it is refused; nothing if it is not this stack's.
+/// The pool or class that serves the job, or the reasons of a refusal; `None` if the job is not
+/// ours.
 fn goes(
     labels: &[String],
     spec: &LabelSpec,
@@ -124,7 +127,7 @@ fn goes(
         })),
         Route::UnknownPool { pool, .. } => Err(vec![format!("there is no pool `{pool}`")]),
         Route::Refused(why) => Err(why.iter().map(ToString::to_string).collect()),
-        Route::Wait => Err(vec!["its pool is broken: `bullpen lint` says why".to_owned()]),
+        Route::Wait => Err(vec!["its pool is broken: `bullpen lint` shows why".to_owned()]),
         Route::NotOurs(
             NotOurs::Outside
             | NotOurs::NoHead
@@ -159,7 +162,6 @@ x-bullpen:
         Permission::of(&labels, &bullpen_core::labels::parse(&labels), &config, &asker)
     }
 
-    /// Every kind of label, and what allows or refuses it.
     #[test]
     fn each_kind_of_label_is_allowed_by_default_by_policy_or_refused() {
         for (labels, word) in [

@@ -1,4 +1,4 @@
-//! What was found, in lines for people, in JSON for scripts, in SARIF for code scanning.
+//! Formats findings: lines for people, JSON for scripts, SARIF for code scanning.
 //!
 //! Not here: printing.
 
@@ -24,7 +24,7 @@ pub(super) fn text(checked: &[Checked]) -> impl Iterator<Item = String> {
     all(checked).map(|(path, finding)| format!("{path}:{finding}"))
 }
 
-/// One line about all of them.
+/// The counts in one line.
 pub(super) fn summary(checked: &[Checked]) -> String {
     let number =
         |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
@@ -37,7 +37,7 @@ pub(super) fn summary(checked: &[Checked]) -> String {
     )
 }
 
-/// One object.
+/// All findings as one object.
 pub(super) fn json(checked: &[Checked]) -> Value {
     let finding = |(path, finding): (&str, &Finding)| {
         json!({
@@ -59,7 +59,7 @@ pub(super) fn json(checked: &[Checked]) -> Value {
     })
 }
 
-/// SARIF 2.1.0: one run, a rule for each code that was found.
+/// All findings as SARIF 2.1.0: one run, and a rule for each code among them.
 pub(super) fn sarif(checked: &[Checked]) -> Value {
     let codes: BTreeSet<&str> = all(checked).map(|(_, finding)| finding.code).collect();
     let codes: Vec<&str> = codes.into_iter().collect();
@@ -99,7 +99,7 @@ pub(super) fn sarif(checked: &[Checked]) -> Value {
     })
 }
 
-/// A path as a reference: everything but letters, digits and a few marks is escaped.
+/// A path as a URI reference: escapes everything but letters, digits and a few marks.
 fn uri(path: &str) -> String {
     let mut uri = String::with_capacity(path.len());
     for byte in path.bytes() {

@@ -1,9 +1,9 @@
-//! `bullpen pools pause`, `resume` and `drain`: what an operator orders of a pool, and what follows.
+//! `bullpen pools pause`, `resume` and `drain`: stores an operator's order and shows its effect.
 //!
-//! An order is remembered with the pool, and whoever keeps it follows. It needs no good configuration:
-//! a pool that is remembered can be ordered about when its file cannot be read.
+//! The pool's journal stores the order, and the replica that keeps the pool obeys it. An order
+//! needs no valid configuration: a pool with a journal takes orders while its file is unreadable.
 //!
-//! Not here: following it (`bullpen serve`).
+//! Not here: obeying the order (`bullpen serve`).
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use bullpen_engine::Stack;
 use bullpen_engine::pools::{Ordered, SurveyedPool, order as give, survey};
 use serde_json::json;
 
-use super::view::{self, PoolsCommand, PoolsView, unknown, unseen};
+use super::view::{self, PoolsCommand, PoolsView, unknown, unreadable};
 use crate::exit::Exit;
 use crate::inputs::{CommonArgs, Environment};
 use crate::render;
 use crate::runtime::GithubAccess;
 use crate::workflow::Failure;
 
-/// Which pool.
+/// The pool that gets the order.
 #[derive(Debug, clap::Args)]
 pub(super) struct OrderArgs {
     /// The pool
@@ -33,42 +33,42 @@ pub(super) struct OrderArgs {
     common: CommonArgs,
 }
 
-/// Orders this of a pool; nothing takes back what was ordered.
+/// Gives a pool an order. `None` cancels the last order.
 pub(super) async fn order(
     args: &OrderArgs,
     order: Option<OperatorOrder>,
     environment: &Environment,
 ) -> Result<Exit, Failure> {
-    view::visit(&args.common, environment, Ordering { name: &args.name, order }).await
+    view::run(&args.common, environment, GiveOrder { name: &args.name, order }).await
 }
 
-struct Ordering<'a> {
+struct GiveOrder<'a> {
     name: &'a str,
     order: Option<OperatorOrder>,
 }
 
-impl PoolsCommand for Ordering<'_> {
+impl PoolsCommand for GiveOrder<'_> {
     async fn run<P: Ports<Forge = GithubAccess>>(
         self,
-        sight: PoolsView<P>,
+        view: PoolsView<P>,
     ) -> Result<Exit, Failure> {
-        let PoolsView { stack, configured, json, .. } = sight;
-        let (blueprints, trouble) = match configured {
+        let PoolsView { stack, configured, json, .. } = view;
+        let (blueprints, failure) = match configured {
             Ok(blueprints) => (blueprints, None),
             Err(failure) => (None, Some(failure)),
         };
         let none = Blueprints::default();
         let by = blueprints.as_ref().unwrap_or(&none);
-        let names = view::names(&stack, by).await.map_err(|fault| unseen(&fault))?;
+        let names = view::names(&stack, by).await.map_err(|fault| unreadable(&fault))?;
         let name = PoolName::new(self.name);
         if !names.contains(&name) {
-            return Err(trouble.unwrap_or_else(|| unknown(self.name, &names)));
+            return Err(failure.unwrap_or_else(|| unknown(self.name, &names)));
         }
         let given = give(&stack, &name, self.order).await;
-        let given = given.map_err(|fault| Failure::of("could not order it", &fault))?;
-        // The order holds, whatever can be said of the machines.
+        let given = given.map_err(|fault| Failure::of("could not store the order", &fault))?;
+        // The order is stored, so a fault while counting machines does not fail the command.
         let (in_use, others) = machines(&stack, by, &name).await.unwrap_or_default();
-        let follows = Follows {
+        let effect = OrderEffect {
             order: self.order,
             is_new: given == Ordered::Now,
             is_configured: blueprints.map(|by| by.pools.contains_key(&name)),
@@ -77,15 +77,15 @@ impl PoolsCommand for Ordering<'_> {
             within: stack.limits.converge * 3 / 2,
         };
         if json {
-            render::json(&follows.json(&name));
+            render::json(&effect.json(&name));
         } else {
-            render::page(&follows.text(&name));
+            render::page(&effect.text(&name));
         }
         Ok(Exit::Done)
     }
 }
 
-/// How many of its machines somebody uses, and how many nobody does.
+/// The number of its machines in use, and the number of its other machines.
 async fn machines<P: Ports>(
     stack: &Stack<P>,
     configured: &Blueprints,
@@ -99,50 +99,50 @@ async fn machines<P: Ports>(
     Ok((sum(used), sum(others)))
 }
 
-/// What follows from an order.
+/// The effect of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Follows {
+struct OrderEffect {
     order: Option<OperatorOrder>,
-    /// Whether it was not so already.
+    /// Whether the order changed anything.
     is_new: bool,
-    /// Whether the pool is configured, if anybody knows.
+    /// Whether the pool is configured; `None` if there is no configuration.
     is_configured: Option<bool>,
     in_use: u32,
     others: u32,
-    /// The longest until whoever keeps the pool looks at it again; they look between half of a
-    /// convergence's time and three halves of it.
+    /// The longest time until a replica looks at the pool: it looks after between half and one and
+    /// a half times `converge`.
     within: Duration,
 }
 
-impl Follows {
+impl OrderEffect {
     fn text(&self, pool: &PoolName) -> String {
         let within = span(self.within);
         let (is, by) = if self.is_new {
-            ("is", format!("Whoever keeps it follows within {within}: "))
+            ("is", format!("The service obeys within {within}: "))
         } else {
             ("was already", String::new())
         };
         let Self { in_use, others, .. } = self;
-        let back = format!("`bullpen pools resume {pool}` takes it back.");
+        let back = format!("`bullpen pools resume {pool}` cancels the order.");
         let emptied = format!(
-            "what nobody uses ends ({others} now).\nIn use, and left to finish: {in_use}. Nothing \
-             is launched."
+            "it ends the machines that are not in use ({others} now).\nMachines in use, left to \
+             finish: {in_use}. It launches none."
         );
         match self.order {
             Some(OperatorOrder::Pause) => format!(
-                "pool {pool} {is} paused.\n{by}nothing is launched, stopped or ended.\nJobs still \
-                 get its machines, and those still end when their time is over.\n{back}"
+                "pool {pool} {is} paused.\n{by}it launches, stops and ends no machine.\nJobs still \
+                 get machines of the pool, and machines still end at their deadlines.\n{back}"
             ),
             Some(OperatorOrder::Drain) => {
                 format!("pool {pool} {is} drained.\n{by}{emptied}\n{back}")
             }
             None if self.is_configured == Some(false) => {
-                format!("pool {pool} is under no order, and no longer configured.\n{by}{emptied}")
+                format!("pool {pool} has no order and is not configured any more.\n{by}{emptied}")
             }
             None if self.is_new => {
-                format!("pool {pool} is kept again.\n{by}it is made what it should be.")
+                format!("pool {pool} is kept again.\n{by}it launches and ends machines as planned.")
             }
-            None => format!("pool {pool} was neither paused nor drained: nothing changes."),
+            None => format!("pool {pool} is neither paused nor draining: nothing changes."),
         }
     }
 
@@ -166,16 +166,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_says_what_follows_and_when_in_lines_that_fit() {
+    fn the_text_of_an_order_has_its_effect_and_delay_in_lines_that_fit() {
         let pool = PoolName::new("a-pool-with-a-name");
         for order in [None, Some(OperatorOrder::Pause), Some(OperatorOrder::Drain)] {
             for (is_new, is_configured) in
                 [(true, Some(true)), (false, Some(true)), (true, Some(false)), (false, None)]
             {
                 let within = Duration::from_secs(45);
-                let follows =
-                    Follows { order, is_new, is_configured, in_use: 17, others: 42, within };
-                let text = follows.text(&pool);
+                let effect =
+                    OrderEffect { order, is_new, is_configured, in_use: 17, others: 42, within };
+                let text = effect.text(&pool);
                 assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
                 assert_eq!(text.contains("within 45 s"), is_new, "{text}");
                 let empties = order == Some(OperatorOrder::Drain)

@@ -1,4 +1,4 @@
-//! `bullpen pools plan`: what would be done for each pool now. It does nothing, and takes no lease.
+//! `bullpen pools plan`: shows each pool's plan. It executes nothing and takes no lease.
 //!
 //! Not here: planning (`bullpen_core::pool`).
 
@@ -7,7 +7,7 @@ use bullpen_core::ports::Ports;
 use bullpen_engine::pools::{SurveyedPool, survey};
 use serde_json::{Value, json};
 
-use super::view::{self, PoolsCommand, PoolsView, unknown, unseen};
+use super::view::{self, PoolsCommand, PoolsView, unknown, unreadable};
 use super::words;
 use crate::exit::Exit;
 use crate::inputs::{CommonArgs, Environment};
@@ -15,39 +15,40 @@ use crate::render;
 use crate::runtime::GithubAccess;
 use crate::workflow::Failure;
 
-/// Which pools.
+/// The pools to plan.
 #[derive(Debug, clap::Args)]
 pub(super) struct PlanArgs {
-    /// Only these pools [default: all that are configured or remembered]
+    /// Only these pools [default: all in the configuration or the ledger]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     #[command(flatten)]
     common: CommonArgs,
 }
 
-/// Plans.
+/// Shows the plans.
 pub(super) async fn plan(args: &PlanArgs, environment: &Environment) -> Result<Exit, Failure> {
-    view::visit(&args.common, environment, Planning { names: &args.names }).await
+    view::run(&args.common, environment, ShowPlans { names: &args.names }).await
 }
 
-struct Planning<'a> {
+struct ShowPlans<'a> {
     names: &'a [String],
 }
 
-impl PoolsCommand for Planning<'_> {
+impl PoolsCommand for ShowPlans<'_> {
     async fn run<P: Ports<Forge = GithubAccess>>(
         self,
-        sight: PoolsView<P>,
+        view: PoolsView<P>,
     ) -> Result<Exit, Failure> {
-        let PoolsView { stack, configured, json, .. } = sight;
-        // Without it every pool would seem to be removed.
+        let PoolsView { stack, configured, json, .. } = view;
+        // Without a configuration every pool would look removed.
         let configured = configured?.ok_or_else(unconfigured)?;
-        let all = view::names(&stack, &configured).await.map_err(|fault| unseen(&fault))?;
-        let asked = selected(&all, self.names)?;
-        let (left, planned): (Vec<PoolName>, Vec<PoolName>) =
-            asked.into_iter().partition(|name| configured.unbuildable.contains_key(name));
-        let found = survey(&stack, &configured, &planned).await.map_err(|fault| unseen(&fault))?;
-        for name in left {
+        let all = view::names(&stack, &configured).await.map_err(|fault| unreadable(&fault))?;
+        let selected = selected(&all, self.names)?;
+        let (broken, planned): (Vec<PoolName>, Vec<PoolName>) =
+            selected.into_iter().partition(|name| configured.unbuildable.contains_key(name));
+        let found =
+            survey(&stack, &configured, &planned).await.map_err(|fault| unreadable(&fault))?;
+        for name in broken {
             let why = &configured.unbuildable[&name];
             render::talk(&format!("pool {name} is left alone: {why}"));
         }
@@ -65,12 +66,12 @@ impl PoolsCommand for Planning<'_> {
 fn unconfigured() -> Failure {
     Failure {
         exit: Exit::Usage,
-        what: "nothing says what is configured, and so there is nothing to plan by".to_owned(),
+        what: "no configuration, so there is nothing to plan by".to_owned(),
         hint: Some("give --config FILE, or --repository ORGANISATION with a credential".to_owned()),
     }
 }
 
-/// Those of the pools that are asked for, all if none is.
+/// The wanted pools; all pools if the command names none.
 fn selected(all: &[PoolName], wanted: &[String]) -> Result<Vec<PoolName>, Failure> {
     if let Some(missing) = wanted.iter().find(|name| !all.iter().any(|it| it.as_str() == **name)) {
         return Err(unknown(missing, all));
@@ -83,18 +84,17 @@ fn selected(all: &[PoolName], wanted: &[String]) -> Result<Vec<PoolName>, Failur
 
 fn text(found: &SurveyedPool) -> String {
     let actions = found.plan.actions.iter().flat_map(words::action).collect::<Vec<_>>();
-    let said = match actions.len() {
+    let count = match actions.len() {
         0 => "nothing to do".to_owned(),
         1 => "1 action".to_owned(),
         count => format!("{count} actions"),
     };
-    let mut text = vec![format!("{}  {said}", found.pool)];
-    let told = actions.iter().enumerate();
-    text.extend(told.map(|(at, one)| words::lines(if at == 0 { "does" } else { "" }, one)));
+    let mut text = vec![format!("{}  {count}", found.pool)];
+    let label = |index: usize, label: &'static str| if index == 0 { label } else { "" };
+    let actions = actions.iter().enumerate();
+    text.extend(actions.map(|(index, action)| words::lines(label(index, "does"), action)));
     let notes = found.plan.notes.iter().enumerate();
-    text.extend(
-        notes.map(|(at, note)| words::lines(if at == 0 { "waits" } else { "" }, &note.to_string())),
-    );
+    text.extend(notes.map(|(at, note)| words::lines(label(at, "waits"), &note.to_string())));
     text.join("\n")
 }
 

@@ -1,6 +1,7 @@
-//! `bullpen pools preview`: what pools keep at an instant, or how that changes between two.
+//! `bullpen pools preview`: the targets of pools at an instant, or their changes between two
+//! instants.
 //!
-//! Not here: how a schedule is read or decided (`bullpen_core::schedule`).
+//! Not here: reading and evaluating schedules (`bullpen_core::schedule`).
 
 mod picture;
 
@@ -17,7 +18,7 @@ use crate::config_file::{self, Unusable};
 use crate::exit::Exit;
 use crate::render;
 
-/// Which pools, and when.
+/// The pools and the times to show.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PreviewArgs {
     /// The configuration with the pools
@@ -26,7 +27,7 @@ pub(crate) struct PreviewArgs {
     /// Only this pool [default: all]
     #[arg(long, value_name = "NAME")]
     pool: Option<String>,
-    /// What holds at this instant
+    /// Show the targets at this instant
     #[arg(
         long,
         value_name = "RFC3339",
@@ -34,10 +35,10 @@ pub(crate) struct PreviewArgs {
         conflicts_with_all = ["from", "until"]
     )]
     at: Option<Timestamp>,
-    /// Every change from here on
+    /// Show every change from this instant on
     #[arg(long, value_name = "RFC3339", requires = "until")]
     from: Option<Timestamp>,
-    /// And before this
+    /// The end of the range: show changes before this instant
     #[arg(long, value_name = "RFC3339", requires = "from")]
     until: Option<Timestamp>,
     /// Print the result as JSON
@@ -45,7 +46,7 @@ pub(crate) struct PreviewArgs {
     json: bool,
 }
 
-/// When.
+/// The instant or the range to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
     At(Timestamp),
@@ -66,7 +67,7 @@ impl When {
     }
 }
 
-/// Shows what the pools of a configuration keep.
+/// Runs `bullpen pools preview`.
 pub(crate) fn preview(args: &PreviewArgs) -> Exit {
     let when = match When::of(args) {
         Ok(when) => when,
@@ -99,10 +100,10 @@ struct Pool {
     zone: Zone,
 }
 
-/// The pools of a file. Broken ones cannot be shown: that is said, or fails if one is wanted.
+/// The pools of a file. The command reports broken pools, and fails if `wanted` is broken.
 fn load(path: &Path, wanted: Option<&str>) -> Result<BTreeMap<PoolName, Pool>, Unusable> {
     let config = config_file::load(path)?;
-    let hint = format!("`bullpen lint {}` tells why", path.display());
+    let hint = format!("`bullpen lint {}` shows why", path.display());
     for name in &config.broken {
         let what = format!("the pool {name} is broken");
         if wanted == Some(name.as_str()) {
@@ -141,7 +142,7 @@ fn selected(
     Err(Unusable { what, hint })
 }
 
-/// What is to be shown of one pool, in order.
+/// The points to show of one pool, in order.
 fn points(pool: &Pool, when: When) -> Vec<ChangePoint> {
     match when {
         When::At(at) => vec![ChangePoint { at, target: target_at(&pool.schedule, &pool.zone, at) }],
@@ -167,7 +168,7 @@ fn text_of(pools: &BTreeMap<PoolName, Pool>, when: When) -> String {
         lines.push(picture::week(&pool.schedule));
         lines.push(String::new());
         if let When::Between(from, _) = when {
-            // A list of changes alone would not say what holds before the first.
+            // The changes alone would not show the target before the first change.
             lines.push(line(pool, from, &target_at(&pool.schedule, &pool.zone, from)));
         }
         let rest = points(pool, when)
@@ -179,7 +180,7 @@ fn text_of(pools: &BTreeMap<PoolName, Pool>, when: When) -> String {
     if parts.is_empty() { "no pools".to_owned() } else { parts.join("\n\n") }
 }
 
-/// One instant, by the pool's wall clock.
+/// The line of one instant, by the pool's wall clock.
 fn line(pool: &Pool, at: Timestamp, target: &Target) -> String {
     let wall = pool.zone.wall_clock(at);
     let Target { entry, hot, stopped } = target;

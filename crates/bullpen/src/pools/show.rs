@@ -1,6 +1,6 @@
-//! `bullpen pools`: what each pool is to keep, what it has, what it waits on, and what was done lately.
+//! `bullpen pools`: shows each pool's target, machines, notes and last actions.
 //!
-//! Not here: what would be done now (`plan`).
+//! Not here: the actions that a plan has now (`plan`).
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use bullpen_engine::Stack;
 use bullpen_engine::pools::{SurveyedPool, survey};
 use serde_json::{Value, json};
 
-use super::view::{self, PoolsCommand, PoolsView, unseen};
+use super::view::{self, PoolsCommand, PoolsView, unreadable};
 use super::words;
 use crate::exit::Exit;
 use crate::inputs::{CommonArgs, Environment};
@@ -24,34 +24,35 @@ use crate::render;
 use crate::runtime::GithubAccess;
 use crate::workflow::Failure;
 
-/// How many deeds are shown, the last ones.
-const DEEDS_SHOWN: usize = 4;
+/// The number of last actions that the text shows.
+const ACTIONS_SHOWN: usize = 4;
 
 /// Shows every pool.
 pub(super) async fn show(args: &CommonArgs, environment: &Environment) -> Result<Exit, Failure> {
-    view::visit(args, environment, Showing).await
+    view::run(args, environment, ShowPools).await
 }
 
-struct Showing;
+struct ShowPools;
 
-impl PoolsCommand for Showing {
+impl PoolsCommand for ShowPools {
     async fn run<P: Ports<Forge = GithubAccess>>(
         self,
-        sight: PoolsView<P>,
+        view: PoolsView<P>,
     ) -> Result<Exit, Failure> {
-        let PoolsView { stack, configured, place, json } = sight;
+        let PoolsView { stack, configured, place, json } = view;
         let configured = configured.map_err(|failure| Failure {
             hint: failure
                 .hint
-                .or_else(|| Some("without --config it shows what the ledger remembers".to_owned())),
+                .or_else(|| Some("without --config it shows the pools in the ledger".to_owned())),
             ..failure
         })?;
-        let pools = look(&stack, configured.as_ref()).await.map_err(|fault| unseen(&fault))?;
+        let pools = pool_summaries(&stack, configured.as_ref()).await;
+        let pools = pools.map_err(|fault| unreadable(&fault))?;
         let source = configured.is_some().then_some(place);
         if json {
-            let pools: Vec<Value> = pools.iter().map(Shown::json).collect();
-            let told = json!({"stack": stack.name, "configuration": source, "pools": pools});
-            render::json(&told.to_string());
+            let pools: Vec<Value> = pools.iter().map(PoolSummary::json).collect();
+            let object = json!({"stack": stack.name, "configuration": source, "pools": pools});
+            render::json(&object.to_string());
             return Ok(Exit::Done);
         }
         let now = stack.now();
@@ -60,8 +61,7 @@ impl PoolsCommand for Showing {
         render::talk_page(&match source {
             Some(place) => format!("\nstack {}, configured in {place}", stack.name),
             None => format!(
-                "\nstack {}, as the ledger remembers it: nothing says what is configured \
-                 (--config FILE)",
+                "\nstack {}, from the ledger alone: no configuration given (--config FILE)",
                 stack.name
             ),
         });
@@ -69,7 +69,7 @@ impl PoolsCommand for Showing {
     }
 }
 
-/// What a pool's machines are to an operator, in the order in which they are told.
+/// An operator's view of a machine's state, in the order of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Hot,
@@ -92,7 +92,7 @@ impl Kind {
         Self::Error,
     ];
 
-    /// The status of a record, and the tier of one that is ready.
+    /// The status of a record, or the tier if the machine is ready.
     fn of(record: &Record) -> Option<Self> {
         Some(match (standby_status(record)?, &record.state) {
             (StandbyStatus::Ready, State::Idle { tier: Tier::Stopped, .. }) => Self::Stopped,
@@ -118,46 +118,46 @@ impl Kind {
     }
 }
 
-/// What there is to tell of one pool.
+/// One pool as the command shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
-    /// Which one.
+pub(crate) struct PoolSummary {
+    /// The pool's name.
     pub(crate) name: PoolName,
     mode: &'static str,
-    /// Why it cannot be kept.
+    /// Why the service cannot keep it.
     unkept: Option<String>,
     target: Option<Target>,
     machines: BTreeMap<Kind, u32>,
     outdated: u32,
     notes: Vec<Note>,
-    /// How many things there are to do now; nothing if nobody knows.
+    /// The number of actions that a plan has now; `None` without a configuration.
     due: Option<usize>,
-    deeds: Vec<ActionTaken>,
+    last_actions: Vec<ActionTaken>,
 }
 
-/// Every pool that is configured or remembered, in the order of their names.
-pub(crate) async fn look<P: Ports>(
+/// Every pool that is configured or has a journal, in the order of their names.
+pub(crate) async fn pool_summaries<P: Ports>(
     stack: &Stack<P>,
     configured: Option<&Blueprints>,
-) -> Result<Vec<Shown>, Fault> {
+) -> Result<Vec<PoolSummary>, Fault> {
     let none = Blueprints::default();
     let by = configured.unwrap_or(&none);
     let names = view::names(stack, by).await?;
     let found = survey(stack, by, &names).await?;
-    Ok(found.iter().map(|found| Shown::of(found, configured)).collect())
+    Ok(found.iter().map(|found| PoolSummary::of(found, configured)).collect())
 }
 
-impl Shown {
+impl PoolSummary {
     fn of(found: &SurveyedPool, configured: Option<&Blueprints>) -> Self {
         let unkept = configured.and_then(|by| by.unbuildable.get(&found.pool)).cloned();
         let is_planned = configured.is_some() && unkept.is_none();
         let SurveyedPool { journal, plan, desired, .. } = found;
         let mut machines = BTreeMap::new();
         let mut outdated = 0;
-        for one in &found.observed.instances {
-            if let Some(kind) = Kind::of(&one.record) {
+        for instance in &found.observed.instances {
+            if let Some(kind) = Kind::of(&instance.record) {
                 *machines.entry(kind).or_default() += 1;
-                let is_old = drifted(&one.record.facts.spec_hash, &desired.spec_hash);
+                let is_old = drifted(&instance.record.facts.spec_hash, &desired.spec_hash);
                 outdated += u32::from(is_old && kind != Kind::Detached);
             }
         }
@@ -169,7 +169,7 @@ impl Shown {
             outdated,
             notes: if is_planned { plan.notes.clone() } else { journal.notes.clone() },
             due: is_planned.then_some(plan.actions.len()),
-            deeds: journal.deeds.iter().rev().cloned().collect(),
+            last_actions: journal.deeds.iter().rev().cloned().collect(),
             unkept,
         }
     }
@@ -178,7 +178,7 @@ impl Shown {
         self.machines.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Whether it has what it is to keep.
+    /// Whether it has the hot and stopped machines of its target.
     pub(crate) fn is_full(&self) -> bool {
         self.target.as_ref().is_some_and(|target| {
             let (hot, stopped) = (self.count(Kind::Hot), self.count(Kind::Stopped));
@@ -188,45 +188,45 @@ impl Shown {
 
     /// Its machines in a few words.
     pub(crate) fn machines(&self) -> String {
-        let told = Kind::ALL.into_iter().filter(|kind| self.count(*kind) > 0);
-        let told = told.map(|kind| format!("{} {}", self.count(kind), kind.as_str()));
-        let told: Vec<String> = told.collect();
+        let kinds = Kind::ALL.into_iter().filter(|kind| self.count(*kind) > 0);
+        let counts = kinds.map(|kind| format!("{} {}", self.count(kind), kind.as_str()));
+        let counts: Vec<String> = counts.collect();
         let outdated = match self.outdated {
             0 => String::new(),
             count => format!("; outdated: {count}"),
         };
-        if told.is_empty() { "none".to_owned() } else { told.join(", ") + &outdated }
+        if counts.is_empty() { "none".to_owned() } else { counts.join(", ") + &outdated }
     }
 
-    /// For people.
+    /// The text for people.
     pub(crate) fn text(&self, now: Timestamp) -> String {
         let mut text = vec![format!("{}  {}", self.name, self.mode)];
-        let mut tell = |label: &str, words: &str| text.push(words::lines(label, words));
+        let mut add = |label: &str, words: &str| text.push(words::lines(label, words));
         if let Some(why) = &self.unkept {
-            tell("because", &format!("{why}: it stays as it was; `bullpen lint` tells more"));
+            add("because", &format!("{why}: it stays as it was; `bullpen lint` shows more"));
         }
         if let Some(Target { entry, hot, stopped }) = &self.target {
             let entry = entry.as_ref().map_or_else(
                 || "no entry of the schedule applies".to_owned(),
                 |entry| format!("entry {entry:?}"),
             );
-            tell("target", &format!("{hot} hot, {stopped} stopped ({entry})"));
+            add("target", &format!("{hot} hot, {stopped} stopped ({entry})"));
         }
-        tell("machines", &self.machines());
+        add("machines", &self.machines());
         for (index, note) in self.notes.iter().enumerate() {
-            tell(if index == 0 { "waits" } else { "" }, &note.to_string());
+            add(if index == 0 { "waits" } else { "" }, &note.to_string());
         }
         if let Some(due @ 1..) = self.due {
             let due = if due == 1 { "1 action".to_owned() } else { format!("{due} actions") };
-            tell("due", &format!("{due}: see `bullpen pools plan {}`", self.name));
+            add("due", &format!("{due}: see `bullpen pools plan {}`", self.name));
         }
-        for (index, deed) in self.deeds.iter().take(DEEDS_SHOWN).enumerate() {
-            tell(if index == 0 { "done" } else { "" }, &words::deed(deed, now));
+        for (index, action) in self.last_actions.iter().take(ACTIONS_SHOWN).enumerate() {
+            add(if index == 0 { "done" } else { "" }, &words::action_taken(action, now));
         }
         text.join("\n")
     }
 
-    /// For programs.
+    /// The object for programs.
     pub(crate) fn json(&self) -> Value {
         let machines: BTreeMap<&str, u32> =
             Kind::ALL.into_iter().map(|kind| (kind.as_str(), self.count(kind))).collect();
@@ -241,12 +241,12 @@ impl Shown {
             "notes": self.notes,
             "words": words,
             "due": self.due,
-            "deeds": self.deeds,
+            "deeds": self.last_actions,
         })
     }
 }
 
-/// What is done with it, in a word.
+/// How the service treats the pool, in a word.
 fn mode(found: &SurveyedPool, is_known: bool, is_unkept: bool) -> &'static str {
     match (is_known, &found.journal.order) {
         _ if is_unkept => "left-alone",

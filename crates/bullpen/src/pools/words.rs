@@ -1,6 +1,6 @@
-//! Words for what a plan says and a journal remembers, and lines that fit a terminal.
+//! Texts for planned and past actions, and lines that fit a terminal.
 //!
-//! Not here: notes, which have words of their own (`bullpen_core::pool::Note`).
+//! Not here: the texts of notes (`bullpen_core::pool::Note`).
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use bullpen_core::ids::InstanceId;
 use bullpen_core::pool::{Action, ActionTaken, Cause, StopWhy};
 use bullpen_core::time::Timestamp;
 
-/// What every terminal has.
+/// The columns of the narrowest terminal.
 const COLUMNS: usize = 80;
-/// Where text begins, after the word that says what it is.
+/// The column where text begins, after its label.
 const INDENT: usize = 12;
 
-/// A text under a word, in as many lines as it takes.
+/// A label and its text, wrapped to the terminal.
 pub(super) fn lines(label: &str, text: &str) -> String {
     let mut lines = vec![format!("  {label:<9}")];
-    let mut is_bare = true;
+    let mut is_first = true;
     for word in text.split_whitespace() {
         let line = lines.last().map_or(0, |line| line.chars().count());
-        if !is_bare && line + 1 + word.chars().count() > COLUMNS {
+        if !is_first && line + 1 + word.chars().count() > COLUMNS {
             lines.push(" ".repeat(INDENT - 1));
         }
         if let Some(line) = lines.last_mut() {
             line.push(' ');
             line.push_str(word);
         }
-        is_bare = false;
+        is_first = false;
     }
     lines.join("\n")
 }
 
-/// An action, with the machines that it touches.
+/// The text of a planned action, with the machines that it touches.
 pub(super) fn action(action: &Action) -> Vec<String> {
     let of = |what: String, ids: Vec<&InstanceId>| {
         let ids: Vec<&str> = ids.into_iter().map(InstanceId::as_str).collect();
@@ -51,9 +51,10 @@ pub(super) fn action(action: &Action) -> Vec<String> {
             for (id, why) in stops {
                 by_why.entry(*why).or_default().push(id);
             }
-            let told = by_why.into_iter();
-            told.map(|(why, ids)| of(format!("stop {}, {}", ids.len(), stopping(why)), ids))
-                .collect()
+            let text = |(why, ids): (StopWhy, Vec<&InstanceId>)| {
+                of(format!("stop {}, {}", ids.len(), stopping(why)), ids)
+            };
+            by_why.into_iter().map(text).collect()
         }
         Action::Create { usage, hot, stopped } => vec![format!(
             "launch {} {}: {hot} to stay hot, {stopped} to be stopped",
@@ -65,10 +66,10 @@ pub(super) fn action(action: &Action) -> Vec<String> {
 
 const fn ending(cause: Cause) -> &'static str {
     match cause {
-        Cause::Error => "of no use",
-        Cause::Dangling => "not ready in time, or past their time",
-        Cause::Outdated => "built otherwise than they would be now",
-        Cause::Excess => "more than wanted",
+        Cause::Error => "warm-up or start failed",
+        Cause::Dangling => "not ready in time, or past their deadline",
+        Cause::Outdated => "outdated",
+        Cause::Excess => "more than the target",
     }
 }
 
@@ -80,9 +81,9 @@ const fn stopping(why: StopWhy) -> &'static str {
     }
 }
 
-/// What was done, how long ago, and what was in the way.
-pub(super) fn deed(deed: &ActionTaken, now: Timestamp) -> String {
-    let ActionTaken { at, act, why, planned, done, said } = deed;
+/// The text of a past action: its age, its count, and the error if it failed in part.
+pub(super) fn action_taken(action: &ActionTaken, now: Timestamp) -> String {
+    let ActionTaken { at, act, why, planned, done, said } = action;
     let count = if done == planned { done.to_string() } else { format!("{done} of {planned}") };
     let what = match act.as_str() {
         "terminate" => format!("ended {count} ({why})"),
@@ -90,11 +91,11 @@ pub(super) fn deed(deed: &ActionTaken, now: Timestamp) -> String {
         "keep-stopped" => format!("{count} became stopped"),
         "stop" => format!("stopping {count} ({why})"),
         "create" => format!("launched {count} ({why})"),
-        // A newer version's.
+        // A newer version wrote it.
         other => format!("{other} {count} ({why})"),
     };
-    let said = said.as_ref().map_or_else(String::new, |said| format!("; in the way: {said}"));
-    format!("{} ago: {what}{said}", span(now.since(*at)))
+    let error = said.as_ref().map_or_else(String::new, |said| format!("; error: {said}"));
+    format!("{} ago: {what}{error}", span(now.since(*at)))
 }
 
 #[cfg(test)]
@@ -110,38 +111,40 @@ mod tests {
     }
 
     #[test]
-    fn every_line_fits_and_says_everything() {
+    fn every_line_fits_and_no_word_is_lost() {
         let text = &action(&Action::KeepHot(ids(9)))[0];
-        let told = lines("does", text);
-        assert!(told.lines().count() > 1 && told.lines().all(|line| line.len() <= COLUMNS));
+        let wrapped = lines("does", text);
+        assert!(wrapped.lines().count() > 1 && wrapped.lines().all(|line| line.len() <= COLUMNS));
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(words(&told)[1..], words(text));
-        assert!(told.lines().skip(1).all(|line| line.starts_with(&" ".repeat(INDENT))), "{told}");
+        assert_eq!(words(&wrapped)[1..], words(text));
+        let is_indented = |line: &str| line.starts_with(&" ".repeat(INDENT));
+        assert!(wrapped.lines().skip(1).all(is_indented), "{wrapped}");
         let long = "x".repeat(90);
         assert_eq!(lines("waits", &long), format!("  waits     {long}"));
     }
 
     #[test]
     fn actions_have_words_and_ids() {
-        let [one, two] = [InstanceId::new("i-1"), InstanceId::new("i-2")];
-        let endings = vec![MachineEnding { id: one.clone(), why: EndReason::Surplus }];
+        let [first, second] = [InstanceId::new("i-1"), InstanceId::new("i-2")];
+        let endings = vec![MachineEnding { id: first.clone(), why: EndReason::Surplus }];
         let terminate = Action::Terminate { cause: Cause::Excess, endings };
-        assert_eq!(action(&terminate), ["end 1, more than wanted: i-1"]);
-        let stop = Action::Stop(vec![(one, StopWhy::Again), (two, StopWhy::WarmedUp)]);
+        assert_eq!(action(&terminate), ["end 1, more than the target: i-1"]);
+        let stop = Action::Stop(vec![(first, StopWhy::Again), (second, StopWhy::WarmedUp)]);
         assert_eq!(action(&stop), ["stop 1, warm now: i-2", "stop 1, once more: i-1"]);
         let create = Action::Create { usage: Usage::OnDemand, hot: 2, stopped: 1 };
         assert_eq!(action(&create), ["launch 3 on-demand: 2 to stay hot, 1 to be stopped"]);
     }
 
     #[test]
-    fn deeds_have_an_age_and_what_was_in_the_way() {
+    fn actions_taken_have_an_age_and_an_error() {
         let at = Timestamp::from_millis(0);
         let (act, why) = ("create".to_owned(), "missing".to_owned());
-        let mut done = ActionTaken { at, act, why, planned: 2, done: 2, said: None };
-        assert_eq!(deed(&done, Timestamp::from_millis(42_000)), "42 s ago: launched 2 (missing)");
-        done.done = 1;
-        done.said = Some("no capacity".to_owned());
-        let told = deed(&done, Timestamp::from_millis(42_000));
-        assert_eq!(told, "42 s ago: launched 1 of 2 (missing); in the way: no capacity");
+        let mut taken = ActionTaken { at, act, why, planned: 2, done: 2, said: None };
+        let now = Timestamp::from_millis(42_000);
+        assert_eq!(action_taken(&taken, now), "42 s ago: launched 2 (missing)");
+        taken.done = 1;
+        taken.said = Some("no capacity".to_owned());
+        let text = action_taken(&taken, now);
+        assert_eq!(text, "42 s ago: launched 1 of 2 (missing); error: no capacity");
     }
 }

@@ -1,8 +1,9 @@
-//! The AWS engine's stores, DynamoDB and SQS, and a runtime of them with machines that are processes of
-//! this host.
+//! The AWS engine's stores, DynamoDB and SQS, and a runtime of them with machines that are
+//! processes of this host.
 //!
-//! Region, endpoint and credentials come from the usual AWS configuration. Agents on this host get the
-//! same variables, so that they find their mailboxes as this command does; jobs do not see them.
+//! Region, endpoint and credentials come from the usual AWS configuration. Agents on this host get
+//! the same variables, so that they find their mailboxes as this command does; jobs do not see
+//! them.
 //!
 //! Not here: the stores themselves (`bullpen-aws`).
 
@@ -69,12 +70,15 @@ impl AwsSite {
     }
 
     /// Creates missing tables if `missing` says so; returns what it created.
-    pub(super) async fn made(&self, missing: IfMissing) -> Result<Vec<String>, RuntimeError> {
+    pub(super) async fn create_tables(
+        &self,
+        missing: IfMissing,
+    ) -> Result<Vec<String>, RuntimeError> {
         if missing != IfMissing::Make {
             return Ok(Vec::new());
         }
-        let made = setup::ensure(&self.config, &self.name, &*self.clock).await;
-        made.map_err(|error| RuntimeError::Aws(error.into()))
+        let created = setup::ensure(&self.config, &self.name, &*self.clock).await;
+        created.map_err(|error| RuntimeError::Aws(error.into()))
     }
 
     /// The stack's stores. `region`: where agents find them, if their own environment does not say.
@@ -97,7 +101,7 @@ pub(crate) async fn build(
 ) -> Result<Runtime<AwsPorts>, RuntimeError> {
     let state = make_state(&plan.common.stack.state)?;
     let site = AwsSite::find(plan).await?;
-    let made = site.made(missing).await?;
+    let created = site.create_tables(missing).await?;
     let agents_have =
         plan.environment.iter().filter(|(variable, _)| variable.starts_with(VARIABLES));
     let agents_have = agents_have.map(super::own_pair).collect();
@@ -107,5 +111,5 @@ pub(crate) async fn build(
     let base = process::base(&plan.common.github, plan.file);
     let clock = Arc::clone(&site.clock);
     let runtime = assemble(plan, site.stores(None), clock, (base, missing.into()), fleet).await?;
-    Ok(Runtime { made, ..runtime })
+    Ok(Runtime { created, ..runtime })
 }

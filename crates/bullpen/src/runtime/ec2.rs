@@ -43,12 +43,12 @@ pub(crate) async fn build(
 ) -> Result<Runtime<Ec2Ports>, RuntimeError> {
     let profile = configured(plan.file, &plan.common.stack)?;
     let site = AwsSite::find(plan).await?;
-    let made = site.made(missing).await?;
+    let created = site.create_tables(missing).await?;
     let stores = site.stores(site.region());
     let fleet = |machine: MachineSettings<'_>| Ok(fleet(plan, &site, profile, &machine));
     let read = (base(plan.file), missing.into());
     let runtime = assemble(plan, stores, Arc::clone(&site.clock), read, fleet);
-    Ok(Runtime { region: site.region(), made, ..runtime.await? })
+    Ok(Runtime { region: site.region(), created, ..runtime.await? })
 }
 
 /// Checks the keys of `[aws]` that machines need; returns the instance profile.

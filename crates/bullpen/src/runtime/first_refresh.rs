@@ -12,8 +12,8 @@ use super::aws::AwsSite;
 use super::{MachineSettings, RuntimeError, RuntimePlan, classes, ec2};
 use crate::inputs::Fleet;
 
-/// The steps that a first refresh would take; `None` if every table exists, so that the engine's dry
-/// run works.
+/// The steps that a first refresh would take; `None` if every table exists, so that the engine's
+/// dry run works.
 pub(crate) async fn dry_run(
     plan: &RuntimePlan<'_>,
     named: Option<&[RunnerClass]>,

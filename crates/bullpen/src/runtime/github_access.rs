@@ -67,7 +67,8 @@ impl GithubAccess {
                 Scope::Repository(repository) => bullpen_github::Scope::parse(repository.as_str())?,
                 Scope::Organisation(name) => bullpen_github::Scope::parse(name)?,
             };
-            // Runners are `<stack>-<instance>-<generation>`; another stack's name may start with ours.
+            // Runners are `<stack>-<instance>-<generation>`; another stack's name may start with
+            // ours.
             let mut settings = Settings::new(scope, login, &format!("{stack}-"));
             settings.base_url.clone_from(&inputs.api_url);
             settings.more_apps = more;
@@ -166,7 +167,8 @@ impl Forge for GithubAccess {
     }
 
     async fn is_over(&self, repository: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
-        // The workflow's own token reads its runs; the managing credential may lack that permission.
+        // The workflow's own token reads its runs; the managing credential may lack that
+        // permission.
         match self.reader.as_ref().or(self.manager.as_ref()) {
             Some(github) => github.is_over(repository, run).await,
             None => Err(Fault::Denied(NO_CREDENTIAL.to_owned())),

@@ -117,8 +117,8 @@ pub(crate) struct Runtime<P = EmbeddedPorts> {
     pub(crate) region: Option<String>,
     /// Whether the ledger has a launch site.
     pub(crate) has_launch_site: bool,
-    /// What building the runtime created, in words.
-    pub(crate) made: Vec<String>,
+    /// The stores that building the runtime created, in words.
+    pub(crate) created: Vec<String>,
 }
 
 /// Why a runtime could not be built.
@@ -198,7 +198,7 @@ pub(crate) struct Stores<L, Q, M> {
     pub(crate) place: MailboxPlace,
 }
 
-/// What a fleet's machines are built from, for every class.
+/// The parts of the spec hash that depend on the fleet and not on the class.
 struct MachineBase {
     /// The part of the image that does not depend on the class.
     image: String,
@@ -331,7 +331,7 @@ async fn assemble<L: Ledger, Q: Queues, M: Mailbox, F: Fleet>(
         Some(Scope::Organisation(_)) | None => None,
     };
     let classes = classes(plan.config, &parameters);
-    let (region, made) = (None, Vec::new());
+    let (region, created) = (None, Vec::new());
     Ok(Runtime {
         stack,
         classes,
@@ -340,11 +340,11 @@ async fn assemble<L: Ledger, Q: Queues, M: Mailbox, F: Fleet>(
         repository,
         region,
         has_launch_site,
-        made,
+        created,
     })
 }
 
-/// What the fleet needs to know to launch machines.
+/// The settings that a fleet needs to launch machines.
 struct MachineSettings<'a> {
     place: MailboxPlace,
     limits: &'a Limits,

@@ -32,8 +32,8 @@ const ISOLATION_VERSION: u32 = 2;
 /// Digits of the digest of the isolation settings.
 const DIGEST_CHARS: usize = 16;
 
-/// What such machines are built from. The isolation settings are part of it, because a machine keeps
-/// those of its launch. Probing the host is left to the commands that launch.
+/// What such machines are built from. The isolation settings are part of it, because a machine
+/// keeps those of its launch. Probing the host is left to the commands that launch.
 pub(super) fn base(github: &GithubInputs, file: &StackFile) -> MachineBase {
     let program = github.runner_dir.as_ref().map(|path| path.display().to_string());
     let Section { isolation, users, visible, limits, processes_max, cgroup, .. } =

@@ -1,8 +1,8 @@
-//! `bullpen sim run --scenario`: one story from a file, its transcript, and whether it held.
+//! `bullpen sim run --scenario`: plays a scenario from a file and prints its transcript.
 //!
-//! A file without a transcript is only played; one with a transcript must be told the same way.
+//! It fails if an expectation does not hold, or if the file has another transcript.
 //!
-//! Not here: the language and the play (`bullpen_sim::scenario`).
+//! Not here: the language and its interpreter (`bullpen_sim::scenario`).
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use crate::exit::Exit;
 use crate::render;
 
-/// What to do about a file that cannot be read as a scenario.
+/// The advice for a file that is not a scenario.
 const HINT: &str = "one verb per line, such as `provision 7.1.build count=2`; \
                     docs/scenarios.md shows them all";
 
-/// Plays one file.
+/// Plays the scenario in a file.
 pub(super) fn play(path: &Path, trace: bool, as_json: bool) -> Exit {
     let script = match read(path) {
         Ok(script) => script,
@@ -40,7 +40,7 @@ fn read(path: &Path) -> Result<Script, (String, Option<&'static str>)> {
     Script::parse(&text).map_err(|error| (error.to_string(), Some(HINT)))
 }
 
-/// How a play that held differs from what its file says.
+/// The difference between the transcript of a run that held and the transcript in its file.
 fn differs(script: &Script, played: &Played) -> Option<String> {
     let compares = script.has_transcript() && played.broken.is_none();
     if compares { difference(&script.text, &played.transcript) } else { None }

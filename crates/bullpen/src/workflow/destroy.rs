@@ -1,6 +1,6 @@
-//! `bullpen destroy`: ends a stack and removes its state, and nothing else.
+//! `bullpen destroy`: ends a stack's machines and removes its state, and nothing else.
 //!
-//! Not here: ending its machines (`bullpen_engine::destroy`).
+//! Not here: ending the machines (`bullpen_engine::destroy`).
 
 use std::fs;
 use std::io;
@@ -20,30 +20,29 @@ use crate::runtime::{self, Runtime, RuntimePlan};
 #[cfg(feature = "aws")]
 mod aws;
 
-/// How long processes may take to be gone, and how often it is looked.
-const PROCESSES: Patience =
-    Patience { within: Duration::from_secs(60), every: Duration::from_millis(200) };
-/// What a state directory holds of ours. Anything else in it is somebody else's, and stays.
+/// The wait for machines that are processes.
+const PROCESSES: Wait = Wait { within: Duration::from_secs(60), every: Duration::from_millis(200) };
+/// Our entries of a state directory. `destroy` leaves every other entry alone.
 const OURS: [&str; 4] = ["ledger.db", "mailbox.db", "machines", "wake"];
 
-/// How long machines may take to be gone.
+/// How long to wait until machines are gone, and how often to check.
 #[derive(Clone, Copy, Debug)]
-struct Patience {
+struct Wait {
     within: Duration,
     every: Duration,
 }
 
-/// What is destroyed.
+/// The stack to destroy.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct DestroyArgs {
-    /// Really do it: jobs that run there die
+    /// Confirm: running jobs die
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
     common: CommonArgs,
 }
 
-/// Ends a stack.
+/// Runs `bullpen destroy`.
 pub(crate) fn destroy(args: &DestroyArgs) -> Exit {
     run_command(async |environment| Box::pin(run(args, environment)).await)
 }
@@ -63,7 +62,7 @@ async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Fail
     let config = files::config(&common.stack)?;
     let plan = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
     let destroyed = match common.stack.engine {
-        Engine::Embedded => Box::pin(of_files(&plan)).await?,
+        Engine::Embedded => Box::pin(destroy_embedded(&plan)).await?,
         #[cfg(feature = "aws")]
         Engine::Aws => Some(aws::destroy(&plan).await?),
     };
@@ -73,8 +72,8 @@ async fn run(args: &DestroyArgs, environment: &Environment) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-/// A stack of this machine's files; nothing if there is none.
-async fn of_files(plan: &RuntimePlan<'_>) -> Result<Option<Destroyed>, Failure> {
+/// Destroys a stack in files of this machine; `None` if there is none.
+async fn destroy_embedded(plan: &RuntimePlan<'_>) -> Result<Option<Destroyed>, Failure> {
     let state = &plan.common.stack.state;
     if !state.exists() {
         render::talk(&format!("there is no state in {}", state.display()));
@@ -85,10 +84,10 @@ async fn of_files(plan: &RuntimePlan<'_>) -> Result<Option<Destroyed>, Failure> 
 }
 
 fn cannot_end(fault: &Fault) -> Failure {
-    Failure::of("could not end everything", fault)
+    Failure::of("could not end every machine", fault)
 }
 
-/// Ends every machine of a runtime of this host, waits until they are gone, and removes the runtime's state.
+/// Ends every machine of a runtime on this host, waits until they are gone, and removes the state.
 pub(crate) async fn tear_down<P: Ports>(
     runtime: Runtime<P>,
     state: &Path,
@@ -103,12 +102,12 @@ pub(crate) async fn tear_down<P: Ports>(
 
 fn remove_state(state: &Path) -> Result<(), Failure> {
     remove(state).map_err(|error| {
-        let what = format!("every machine is gone, but not {}: {error}", state.display());
+        let what = format!("every machine is gone, but {} is not: {error}", state.display());
         Failure { exit: Exit::Failed, what, hint: None }
     })
 }
 
-/// Removes what is ours, and the directory if nothing else is in it.
+/// Removes our entries, and then the directory if it is empty.
 fn remove(state: &Path) -> io::Result<()> {
     for entry in fs::read_dir(state)? {
         let entry = entry?;
@@ -133,10 +132,10 @@ fn show(json: bool, destroyed: &Destroyed) {
     let Destroyed { machines, runners, runners_left, dismantled } = destroyed;
     if json {
         let left = runners_left;
-        let told = json!({
+        let object = json!({
             "machines": machines, "runners": runners, "runners_left": left, "removed": dismantled,
         });
-        render::json(&told.to_string());
+        render::json(&object.to_string());
         return;
     }
     render::data(&format!("{} machines ended, {runners} runners deleted", machines.len()));
@@ -145,7 +144,7 @@ fn show(json: bool, destroyed: &Destroyed) {
     }
     if *runners_left > 0 {
         render::talk(&format!(
-            "{runners_left} runners are left at GitHub; it forgets them in time"
+            "{runners_left} runners are left at GitHub, which deletes them after a while"
         ));
     }
 }

@@ -1,9 +1,9 @@
 //! The workflow commands: `provision`, `release`, `refresh`, `status`, `destroy`, `ledger verify`.
 //!
-//! Each reads its inputs and the files they name, builds a runtime, has the engine do the work, and
-//! tells what came of it: data to stdout, talk to stderr, one exit code.
+//! Each command reads its inputs and the files that they name, builds a runtime, calls the engine
+//! and prints the result: data to stdout, messages to stderr, one exit code.
 //!
-//! Not here: what inputs may be (`inputs`), building (`runtime`), or doing it (`bullpen-engine`).
+//! Not here: valid inputs (`inputs`), building (`runtime`), the use cases (`bullpen-engine`).
 
 use std::error::Error;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -32,24 +32,24 @@ pub(crate) use release::release;
 pub(crate) use status::{inspect, must_exist, status};
 pub(crate) use verify::ledger_verify;
 
-/// Why a command did not do what it was told.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// With which code it ends.
+    /// The exit code.
     pub(crate) exit: Exit,
-    /// In one line.
+    /// The error in one line.
     pub(crate) what: String,
-    /// What to do about it.
+    /// The advice.
     pub(crate) hint: Option<String>,
 }
 
 impl Failure {
-    /// An error with everything that caused it.
+    /// The failure for an error, with its causes.
     pub(crate) fn new(exit: Exit, error: &dyn Error) -> Self {
         Self { exit, what: chain(error), hint: None }
     }
 
-    /// A port that gave up.
+    /// The failure for a port's fault.
     pub(crate) fn of(doing: &str, fault: &Fault) -> Self {
         Self { exit: exit_of(fault), what: format!("{doing}: {fault}"), hint: None }
     }
@@ -83,7 +83,7 @@ pub(crate) const fn exit_of(fault: &Fault) -> Exit {
     }
 }
 
-/// An error and its causes in one line; a cause that only repeats what was said is left out.
+/// An error and its causes in one line, without causes that repeat the text before them.
 fn chain(error: &dyn Error) -> String {
     let mut line = String::new();
     for cause in successors(Some(error), |&error| error.source()) {
@@ -97,28 +97,28 @@ fn chain(error: &dyn Error) -> String {
     line
 }
 
-/// Runs a command to its end and tells why it failed, if it did.
+/// Runs a command to its end and prints its failure.
 pub(crate) fn run_command(
     command: impl AsyncFnOnce(&Environment) -> Result<Exit, Failure>,
 ) -> Exit {
     let environment = inputs::environment();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let ended = match runtime {
+    let result = match runtime {
         Ok(runtime) => {
-            let ended = runtime.block_on(command(&environment));
-            // Nothing that still runs is waited for: all of it is settled by whoever comes next.
+            let result = runtime.block_on(command(&environment));
+            // No task is awaited: the next command or replica finishes what this one leaves.
             runtime.shutdown_background();
-            ended
+            result
         }
         Err(error) => Err(Failure::new(Exit::Failed, &error)),
     };
-    ended.unwrap_or_else(|failure| {
+    result.unwrap_or_else(|failure| {
         render::error(&failure.what, failure.hint.as_deref());
         failure.exit
     })
 }
 
-/// What the inputs and `bullpen.toml` say together.
+/// The inputs and `bullpen.toml`.
 pub(crate) struct Loaded {
     /// The inputs, completed by `bullpen.toml`.
     pub(crate) common: CommonInputs,
@@ -126,8 +126,9 @@ pub(crate) struct Loaded {
     pub(crate) file: StackFile,
 }
 
-/// Completes the inputs by `bullpen.toml`. Secrets are hidden before anything else is said, on stderr: the
-/// runner reads commands there too, and what a script captures from stdout must not hold a secret.
+/// Completes the inputs by `bullpen.toml`, and masks the secrets before the command prints anything
+/// else. The masks go to stderr: the runner reads commands there too, and a script that captures
+/// stdout must not get a secret.
 pub(crate) fn load(common: &CommonInputs, environment: &Environment) -> Result<Loaded, UsageError> {
     let file = files::stack(&common.stack, environment)?;
     let github = common.github.clone().completed_by(&file.github, environment)?;
@@ -145,10 +146,10 @@ pub(crate) fn load(common: &CommonInputs, environment: &Environment) -> Result<L
 }
 
 /// Runs a command with the runtime that the inputs name.
-async fn execute<T, E: Command<Outcome = Result<T, Failure>>>(
+async fn execute<T, C: Command<Outcome = Result<T, Failure>>>(
     common: &CommonInputs,
     environment: &Environment,
-    command: E,
+    command: C,
 ) -> Result<T, Failure> {
     let Loaded { common, file } = load(common, environment)?;
     let config = files::config(&common.stack)?;
@@ -156,8 +157,8 @@ async fn execute<T, E: Command<Outcome = Result<T, Failure>>>(
     runtime::run(&plan, command).await?
 }
 
-/// A name for a request that nobody named. The standard library seeds its hashers from the system's
-/// entropy, which is all that is needed here.
+/// A name for a request without one. The standard library seeds its hashers from the system's
+/// entropy, which is good enough for a name.
 pub(crate) fn fresh_name() -> String {
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }

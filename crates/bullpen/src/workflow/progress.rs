@@ -1,6 +1,6 @@
-//! Showing what the engine tells while somebody waits: one line each, to stderr.
+//! Prints the engine's progress events to stderr, a line for each, while the user waits.
 //!
-//! Not here: what is told (`bullpen_engine::progress`).
+//! Not here: the events (`bullpen_engine::progress`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,56 +10,57 @@ use bullpen_engine::progress::ProgressEvent;
 
 use crate::render;
 
-/// Shows progress, with the time since it began.
+/// Prints progress, with the time since its start.
 #[derive(Debug)]
 pub(crate) struct Progress {
     clock: SystemClock,
-    whose: String,
+    prefix: String,
     wanted: usize,
     ready: AtomicUsize,
 }
 
 impl Progress {
-    /// Towards this many machines.
+    /// Progress towards this many machines.
     pub(super) fn new(wanted: usize) -> Self {
-        Self { clock: SystemClock::new(), whose: String::new(), wanted, ready: AtomicUsize::new(0) }
+        let prefix = String::new();
+        Self { clock: SystemClock::new(), prefix, wanted, ready: AtomicUsize::new(0) }
     }
 
-    /// The same for one of several that are shown together, by one clock.
-    pub(crate) fn of(whose: &str, wanted: usize, clock: SystemClock) -> Self {
-        Self { clock, whose: format!("{whose}  "), ..Self::new(wanted) }
+    /// Progress of one of several requests that share an output and a clock.
+    pub(crate) fn of(request: &str, wanted: usize, clock: SystemClock) -> Self {
+        Self { clock, prefix: format!("{request}  "), ..Self::new(wanted) }
     }
 
-    /// Shows one thing.
-    pub(crate) fn show(&self, told: &ProgressEvent) {
-        self.say(&self.line(told));
+    /// Prints an event.
+    pub(crate) fn show(&self, event: &ProgressEvent) {
+        self.say(&self.line(event));
     }
 
-    /// Shows something that the engine does not know of.
+    /// Prints a line of the command's own.
     pub(crate) fn say(&self, line: &str) {
         let elapsed = self.clock.monotonic().as_secs_f64();
-        render::talk(&format!("{elapsed:7.2} s  {}{line}", self.whose));
+        render::talk(&format!("{elapsed:7.2} s  {}{line}", self.prefix));
     }
 
-    fn line(&self, told: &ProgressEvent) -> String {
+    fn line(&self, event: &ProgressEvent) -> String {
         let wanted = self.wanted;
-        match told {
+        match event {
             ProgressEvent::Begun { .. } => String::from("the request is stored"),
             ProgressEvent::Resumed { machines } => format!("resuming with {machines} machines"),
             ProgressEvent::Selecting { runners } => {
-                format!("looking for {runners} among the idle machines")
+                format!("looking for {runners} idle machines")
             }
-            ProgressEvent::Launching { machines } => format!("launching {machines}"),
+            ProgressEvent::Launching { machines } => format!("launching {machines} machines"),
             ProgressEvent::Ready { instance, .. } => {
                 let ready = self.ready.fetch_add(1, Ordering::Relaxed) + 1;
                 format!("{instance} listens ({ready} of {wanted})")
             }
             ProgressEvent::Failed { instance, why } => format!("{instance} is not used: {why}"),
-            ProgressEvent::WaitingForRoom { why } => format!("waiting for room: {why}"),
+            ProgressEvent::WaitingForRoom { why } => format!("waiting for capacity: {why}"),
             ProgressEvent::Returned { instance } => format!("{instance} is idle again"),
             ProgressEvent::Ended { instance } => format!("{instance} ends"),
             ProgressEvent::Waiting { instance } => {
-                format!("{instance}: waiting for its job, or its agent")
+                format!("{instance}: waiting for its job or its agent")
             }
         }
     }

@@ -1,6 +1,6 @@
-//! `bullpen provision`.
+//! `bullpen provision`: gets machines for a workflow and prints their label.
 //!
-//! Not here: how machines are come by (`bullpen_engine::provision`).
+//! Not here: claiming and launching machines (`bullpen_engine::provision`).
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -29,16 +29,16 @@ use crate::render;
 use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan, runner_program};
 use crate::signals::{EndSignal, Signals};
 
-/// Whose code runs where nobody says.
+/// The trust group of requests without a scope.
 const LOCAL: &str = "local";
 
-/// Gets machines.
+/// Runs `bullpen provision`.
 pub(crate) fn provision(args: &ProvisionArgs) -> Exit {
     run_command(async |environment| Box::pin(run(args, environment)).await)
 }
 
 async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Failure> {
-    // Taken over before anything is begun, so that no cancellation is missed.
+    // Taken over before the request begins, so that the command misses no cancellation.
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let mut inputs = ProvisionInputs::read(args, environment, &fresh_name())?;
     let Loaded { common, file } = load(&inputs.common, environment)?;
@@ -47,53 +47,53 @@ async fn run(args: &ProvisionArgs, environment: &Environment) -> Result<Exit, Fa
     inputs.common = common.clone();
     let config = config.as_ref();
     let plan = RuntimePlan { common: &common, config, file: &file, environment };
-    runtime::run(&plan, Wish { inputs, config, environment, signals }).await?
+    runtime::run(&plan, ProvisionCommand { inputs, config, environment, signals }).await?
 }
 
-/// A request that is about to be made.
-struct Wish<'a> {
+/// `bullpen provision`, once its arguments are read.
+struct ProvisionCommand<'a> {
     inputs: ProvisionInputs,
     config: Option<&'a Config>,
     environment: &'a Environment,
     signals: Signals,
 }
 
-impl Command for Wish<'_> {
+impl Command for ProvisionCommand<'_> {
     type Outcome = Result<Exit, Failure>;
 
     async fn run<P: Ports<Forge = GithubAccess>>(self, mut runtime: Runtime<P>) -> Self::Outcome {
-        let Wish { mut inputs, config, environment, signals } = self;
+        let ProvisionCommand { mut inputs, config, environment, signals } = self;
         if inputs.machine.table.is_empty() {
             inputs.machine.table = runtime.parameters.classes.clone().unwrap_or_default();
         }
         if let Some(max_runtime) = inputs.max_runtime {
             runtime.stack.limits.max_runtime_workflow = max_runtime;
         }
-        // What was given is refused before what was not.
+        // Wrong inputs are refused before missing inputs.
         let is_untrusted = has_untrusted_code(environment, config);
         let only_unused = is_untrusted.then_some(OnlyUnused::UntrustedCode);
         let request = Request { only_unused, ..request(&inputs, &runtime, config)? };
-        needs_a_runner(&inputs)?;
-        may_be_ephemeral(&inputs, &runtime)?;
+        require_runner_program(&inputs)?;
+        require_lasting_credential(&inputs, &runtime)?;
         let workflow = environment.get("GITHUB_REPOSITORY").map(String::as_str);
         let scope = inputs.common.github.scope.as_ref();
         let group = config.map(|config| group(scope, workflow, &request.class.name, config));
         let group = group.transpose()?.flatten();
         warn_of_a_shared_runner(environment);
-        let places = OutputFiles::of(environment);
-        places.begin(&request.id).map_err(|error| cannot_write(&error))?;
+        let files = OutputFiles::of(environment);
+        files.begin(&request.id).map_err(|error| cannot_write(&error))?;
         let repository = runtime.repository.as_ref();
         let is_untrusted = Some(is_untrusted);
         let call = Call { repository, is_untrusted, group, ..Call::silent(&request) };
-        let provisioned = Box::pin(carry_out(&runtime, call, &places, signals)).await?;
+        let provisioned = Box::pin(carry_out(&runtime, call, &files, signals)).await?;
         let outputs = outputs(&request, &provisioned);
-        places.finish(&outputs).map_err(|error| cannot_write(&error))?;
+        files.finish(&outputs).map_err(|error| cannot_write(&error))?;
         show(&inputs, &outputs, &provisioned, in_a_workflow(environment));
         Ok(Exit::Done)
     }
 }
 
-/// What the inputs ask for, of this runtime.
+/// The request that the inputs describe.
 pub(crate) fn request<P: Ports>(
     inputs: &ProvisionInputs,
     runtime: &Runtime<P>,
@@ -119,8 +119,8 @@ pub(crate) fn request<P: Ports>(
     })
 }
 
-/// The runner group that is configured for the repository of the workflow, else for the class, else for
-/// all.
+/// The runner group that is configured for the workflow's repository, else for the class, else for
+/// all repositories.
 fn group<'c>(
     scope: Option<&Scope>,
     workflow: Option<&str>,
@@ -142,8 +142,9 @@ fn group<'c>(
     }
 }
 
-/// Machines cannot be launched without a runner program, and idle ones may not be enough.
-fn needs_a_runner(inputs: &ProvisionInputs) -> Result<(), UsageError> {
+/// Refuses inputs without a scope or a runner program: no machine can be launched without them, and
+/// idle machines may not be enough.
+fn require_runner_program(inputs: &ProvisionInputs) -> Result<(), UsageError> {
     let github = &inputs.common.github;
     if github.scope.is_none() {
         let line = "--repository: not given; give OWNER/NAME, or an organisation";
@@ -157,9 +158,9 @@ fn needs_a_runner(inputs: &ProvisionInputs) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// Runners of one job each cannot be made up for by a step that has gone: only a credential that
-/// outlives it can.
-fn may_be_ephemeral<P: Ports<Forge = GithubAccess>>(
+/// Refuses ephemeral runners without a lasting credential: each job uses up a runner, and only such
+/// a credential can register another after this step has ended.
+fn require_lasting_credential<P: Ports<Forge = GithubAccess>>(
     inputs: &ProvisionInputs,
     runtime: &Runtime<P>,
 ) -> Result<(), Failure> {
@@ -176,8 +177,8 @@ fn may_be_ephemeral<P: Ports<Forge = GithubAccess>>(
     })
 }
 
-/// Whether this command's workflow runs code that is not trusted. Outside of a workflow a person asks,
-/// and answers for it.
+/// Whether this command's workflow runs untrusted code. Outside of a workflow a person runs the
+/// command, and that person's code is trusted.
 fn has_untrusted_code(environment: &Environment, config: Option<&Config>) -> bool {
     if !in_a_workflow(environment) {
         return false;
@@ -186,8 +187,8 @@ fn has_untrusted_code(environment: &Environment, config: Option<&Config>) -> boo
     let origin = inputs::origin_of_run(environment, |path| std::fs::read_to_string(path).ok());
     if origin.is_none() {
         render::warning(
-            "GitHub's variables do not say whose code this run has: it gets machines that no other \
-             job used, and they end with it",
+            "GitHub's variables do not show whose code this run has: it gets unused machines, and \
+             they end with it",
             true,
         );
     }
@@ -198,7 +199,8 @@ fn in_a_workflow(environment: &Environment) -> bool {
     environment.get("GITHUB_ACTIONS").is_some_and(|value| value == "true")
 }
 
-/// The job with the credential is where a stranger's code must never run.
+/// Warns if this job runs on a self-hosted runner: other workflows on that runner could read the
+/// credential.
 fn warn_of_a_shared_runner(environment: &Environment) {
     let is_shared = environment.get("RUNNER_ENVIRONMENT").is_some_and(|it| it == "self-hosted");
     if in_a_workflow(environment) && is_shared {
@@ -226,15 +228,15 @@ fn cannot_write(error: &std::io::Error) -> Failure {
 async fn carry_out<P: Ports>(
     runtime: &Runtime<P>,
     call: Call<'_>,
-    places: &OutputFiles,
+    files: &OutputFiles,
     mut signals: Signals,
 ) -> Result<Provisioned, Failure> {
     let request = call.request;
     let progress = Progress::new(usize::try_from(request.count).unwrap_or(usize::MAX));
-    let tell = |told| match &told {
-        // What cannot be written now is written, or fails, with all other outputs.
-        ProgressEvent::Begun { label } => drop(places.begun(label)),
-        _ => progress.show(&told),
+    let tell = |event| match &event {
+        // If this write fails, `finish` writes the label again and reports the error.
+        ProgressEvent::Begun { label } => drop(files.begun(label)),
+        _ => progress.show(&event),
     };
     let call = Call { tell: &tell, ..call };
     let mut cancelled_by = None;
@@ -248,27 +250,27 @@ async fn carry_out<P: Ports>(
             Err(cancelled_with(exit, &abandoned))
         }
         Ok(Err(error)) => Err(Failure::new(exit_code(&error), &error)),
-        Err(_panic) => Err(dumped(runtime, request).await),
+        Err(_panic) => Err(end_after_panic(runtime, request).await),
     }
 }
 
 fn cancelled_with(exit: Exit, abandoned: &Abandoned) -> Failure {
     let (returning, ending) = (abandoned.returning.len(), abandoned.ending.len());
     let what = format!("cancelled: {returning} machines go back, {ending} end");
-    let hint = "`bullpen release`, or the next `bullpen refresh`, finishes it";
+    let hint = "`bullpen release` or the next `bullpen refresh` finishes the cancellation";
     Failure { exit, what, hint: Some(hint.to_owned()) }
 }
 
-/// The panic has told its own story; every machine that the request held is named here.
-async fn dumped<P: Ports>(runtime: &Runtime<P>, request: &Request) -> Failure {
+/// Ends every machine of the request and names them. The panic has printed its own message.
+async fn end_after_panic<P: Ports>(runtime: &Runtime<P>, request: &Request) -> Failure {
     let what = match dump(&runtime.stack, &request.id).await {
         Ok(ids) => {
             let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).collect();
-            format!("this is a defect; everything it held is ended: {}", ids.join(" "))
+            format!("defect in bullpen; the request's machines are ended: {}", ids.join(" "))
         }
-        Err(fault) => format!("this is a defect, and what it held could not be ended: {fault}"),
+        Err(fault) => format!("defect in bullpen; could not end the request's machines: {fault}"),
     };
-    let hint = "`bullpen status` shows what is left; please report what was printed above";
+    let hint = "`bullpen status` shows the remaining machines; please report the message above";
     Failure { exit: Exit::Failed, what, hint: Some(hint.to_owned()) }
 }
 
@@ -288,7 +290,7 @@ fn exit_code(error: &ProvisionError) -> Exit {
     }
 }
 
-/// What a fulfilled request tells the workflow.
+/// The outputs of a fulfilled request.
 pub(crate) fn outputs(request: &Request, provisioned: &Provisioned) -> inputs::Provisioned {
     let of = |how| {
         let count = provisioned.runners.iter().filter(|held| held.how == how).count();
@@ -320,7 +322,7 @@ fn timings(timings: &Timings) -> Vec<(String, Duration)> {
     .to_vec()
 }
 
-/// In milliseconds, to the microsecond.
+/// A duration in milliseconds, rounded to the microsecond.
 pub(crate) fn millis(took: Duration) -> f64 {
     (took.as_secs_f64() * 1_000_000.0).round() / 1_000.0
 }
@@ -343,8 +345,8 @@ fn instance(held: &HeldMachine) -> Value {
     })
 }
 
-/// Without a terminal's owner to read it, the label is only an output: a workflow's log is for all who
-/// can read its repository, and a masked value cannot be an output between jobs.
+/// Prints the result. In a workflow the label is only an output: all readers of the repository can
+/// read the log, and a masked value cannot be an output between jobs.
 fn show(
     inputs: &ProvisionInputs,
     outputs: &inputs::Provisioned,

@@ -1,4 +1,4 @@
-//! `bullpen refresh`.
+//! `bullpen refresh`: brings the stack to its desired state, or shows the steps.
 //!
 //! Not here: the steps (`bullpen_engine::refresh`).
 
@@ -9,7 +9,7 @@ use bullpen_core::ports::Ports;
 use bullpen_engine::Stack;
 use bullpen_engine::advertise::AdvertMemory;
 use bullpen_engine::refresh::dry_run::DryRun;
-use bullpen_engine::refresh::{DesiredStack, StepReport, refresh as put_in_order};
+use bullpen_engine::refresh::{DesiredStack, StepReport, refresh as refresh_stack};
 use serde_json::json;
 
 use super::{Failure, execute, run_command};
@@ -24,10 +24,10 @@ use crate::runtime::{Command, GithubAccess, Runtime};
 #[cfg(feature = "aws")]
 use crate::runtime::{IfMissing, RuntimePlan, first_refresh};
 
-/// How old kept tokens become where nobody says: half of their hour.
+/// The default age at which kept tokens are replaced: half of their hour.
 const TOKENS_EVERY: Duration = Duration::from_secs(30 * 60);
 
-/// Brings the stack in order.
+/// Runs `bullpen refresh`.
 pub(crate) fn refresh(args: &RefreshArgs) -> Exit {
     run_command(async |environment| Box::pin(run(args, environment)).await)
 }
@@ -35,7 +35,7 @@ pub(crate) fn refresh(args: &RefreshArgs) -> Exit {
 async fn run(args: &RefreshArgs, environment: &Environment) -> Result<Exit, Failure> {
     let inputs = RefreshInputs::read(args, environment)?;
     for place in &inputs.unused {
-        render::talk(&format!("{place}: not used here; [aws] and [images] of bullpen.toml say it"));
+        render::talk(&format!("{place}: not used; set it under [aws] or [images] of bullpen.toml"));
     }
     #[cfg(feature = "aws")]
     if inputs.dry_run && inputs.common.stack.engine == Engine::Aws {
@@ -44,18 +44,18 @@ async fn run(args: &RefreshArgs, environment: &Environment) -> Result<Exit, Fail
         let plan =
             RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
         if let Some(reports) = first_refresh::dry_run(&plan, inputs.classes.as_deref()).await? {
-            return Ok(told_of(&inputs, &reports, &[]));
+            return Ok(report(&inputs, &reports, &[]));
         }
     }
-    execute(&inputs.common, environment, PuttingInOrder { inputs: &inputs }).await
+    execute(&inputs.common, environment, RefreshCommand { inputs: &inputs }).await
 }
 
-/// A stack that is about to be put in order.
-struct PuttingInOrder<'a> {
+/// `bullpen refresh`, once its arguments are read.
+struct RefreshCommand<'a> {
     inputs: &'a RefreshInputs,
 }
 
-impl Command for PuttingInOrder<'_> {
+impl Command for RefreshCommand<'_> {
     type Outcome = Result<Exit, Failure>;
 
     #[cfg(feature = "aws")]
@@ -66,21 +66,22 @@ impl Command for PuttingInOrder<'_> {
     async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
         let desired = desired(self.inputs, &runtime);
         let (steps, notes) = if self.inputs.dry_run {
-            rehearse(&runtime, &desired).await
+            dry_run(&runtime, &desired).await
         } else {
-            (put_in_order(&runtime.stack, &desired, &mut AdvertMemory::default()).await, Vec::new())
+            let steps = refresh_stack(&runtime.stack, &desired, &mut AdvertMemory::default()).await;
+            (steps, Vec::new())
         };
         let mut reports = Vec::new();
         if self.inputs.common.stack.engine != Engine::Embedded {
-            reports.push(StepReport { step: "tables", outcome: Ok(runtime.made) });
+            reports.push(StepReport { step: "tables", outcome: Ok(runtime.created) });
         }
         reports.extend(steps);
-        Ok(told_of(self.inputs, &reports, &notes))
+        Ok(report(self.inputs, &reports, &notes))
     }
 }
 
-/// Tells what came of it.
-fn told_of(inputs: &RefreshInputs, reports: &[StepReport], notes: &[String]) -> Exit {
+/// Prints the steps and returns the exit code.
+fn report(inputs: &RefreshInputs, reports: &[StepReport], notes: &[String]) -> Exit {
     show(inputs, reports, notes);
     let failed = reports.iter().any(|report| report.outcome.is_err());
     if failed { Exit::Failed } else { Exit::Done }
@@ -107,21 +108,21 @@ fn desired<P: Ports<Forge = GithubAccess>>(
     }
 }
 
-/// How old kept tokens may become; none are kept by whoever cannot get any.
-pub(crate) fn tokens_every(forge: &GithubAccess, said: Option<Duration>) -> Option<Duration> {
-    forge.manages().then_some(said.unwrap_or(TOKENS_EVERY))
+/// The age at which kept tokens are replaced; `None` for a credential that cannot get any.
+pub(crate) fn tokens_every(forge: &GithubAccess, given: Option<Duration>) -> Option<Duration> {
+    forge.manages().then_some(given.unwrap_or(TOKENS_EVERY))
 }
 
-async fn rehearse<P: Ports>(
+async fn dry_run<P: Ports>(
     runtime: &Runtime<P>,
     desired: &DesiredStack,
 ) -> (Vec<StepReport>, Vec<String>) {
     let stack = &runtime.stack;
-    let rehearsal = DryRun::new(&stack.ports);
+    let ports = DryRun::new(&stack.ports);
     let (limits, ceilings) = (stack.limits.clone(), stack.ceilings.clone());
-    let stage = Stack::new(rehearsal, &stack.name, limits, ceilings, stack.spec_hash.clone());
-    let reports = put_in_order(&stage, desired, &mut AdvertMemory::default()).await;
-    let notes = stage.ports.notes();
+    let unwritten = Stack::new(ports, &stack.name, limits, ceilings, stack.spec_hash.clone());
+    let reports = refresh_stack(&unwritten, desired, &mut AdvertMemory::default()).await;
+    let notes = unwritten.ports.notes();
     (reports, notes)
 }
 

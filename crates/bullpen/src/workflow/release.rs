@@ -1,4 +1,4 @@
-//! `bullpen release`.
+//! `bullpen release`: gives the machines of requests back.
 //!
 //! Not here: the handshake (`bullpen_engine::release`).
 
@@ -17,23 +17,23 @@ use crate::inputs::{self, Environment, ReleaseArgs, ReleaseInputs};
 use crate::render;
 use crate::runtime::{Command, GithubAccess, Runtime};
 
-/// Gives machines back.
+/// Runs `bullpen release`.
 pub(crate) fn release(args: &ReleaseArgs) -> Exit {
     run_command(async |environment| run(args, environment).await)
 }
 
 async fn run(args: &ReleaseArgs, environment: &Environment) -> Result<Exit, Failure> {
     let inputs = ReleaseInputs::read(args, environment)?;
-    execute(&inputs.common, environment, GivingBack { inputs: &inputs, environment }).await
+    execute(&inputs.common, environment, ReleaseCommand { inputs: &inputs, environment }).await
 }
 
-/// Machines that are about to be given back.
-struct GivingBack<'a> {
+/// `bullpen release`, once its arguments are read.
+struct ReleaseCommand<'a> {
     inputs: &'a ReleaseInputs,
     environment: &'a Environment,
 }
 
-impl Command for GivingBack<'_> {
+impl Command for ReleaseCommand<'_> {
     type Outcome = Result<Exit, Failure>;
 
     async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
@@ -58,13 +58,13 @@ async fn of_run<P: Ports>(
     found.map_err(|fault| Failure::of("could not find the requests of the run", &fault))
 }
 
-/// All of them at once: each waits for its own jobs.
+/// Releases all requests at once, because each waits for its own jobs.
 async fn release_all<P: Ports>(
     runtime: &Runtime<P>,
     requests: &[RequestId],
 ) -> Result<Released, Failure> {
     let progress = Progress::new(0);
-    let tell = |told| progress.show(&told);
+    let tell = |event| progress.show(&event);
     let releases = requests.iter().map(|id| release_one(runtime, id, &tell));
     let mut all = Released::default();
     for one in futures_util::future::join_all(releases).await {
@@ -77,7 +77,7 @@ async fn release_all<P: Ports>(
     Ok(all)
 }
 
-/// Gives back what one request holds, and waits for it as long as an agent may take.
+/// Releases one request, and waits as long as an agent may take to acknowledge.
 pub(crate) async fn release_one<P: Ports>(
     runtime: &Runtime<P>,
     id: &RequestId,
@@ -101,7 +101,7 @@ fn stranger(stranger: &Stranger) -> Value {
     })
 }
 
-/// The run is told of strangers; it has done nothing wrong, so it does not fail for them.
+/// Warns the run of strangers. The run is not at fault, so the command does not fail.
 fn warn_of_strangers(released: &Released, environment: &Environment) {
     let in_a_workflow = environment.get("GITHUB_ACTIONS").is_some_and(|value| value == "true");
     for Stranger { instance, ran } in &released.strangers {
@@ -128,8 +128,8 @@ fn show(json: bool, requests: &[RequestId], released: &Released) {
         return;
     }
     let (idle, gone, busy) = (returned.len(), ended.len(), waiting.len());
-    render::data(&format!("{idle} idle again, {gone} ending, {busy} still waited for"));
+    render::data(&format!("{idle} idle again, {gone} ending, {busy} still busy"));
     if busy > 0 {
-        render::talk("what is still waited for is released by the next refresh");
+        render::talk("the next `bullpen refresh` releases the machines that are still busy");
     }
 }

@@ -1,6 +1,6 @@
-//! `bullpen status`: what there is, and who has it.
+//! `bullpen status`: shows machines, their owners, and queues.
 //!
-//! Not here: whether it is as it should be (`verify`).
+//! Not here: checking them (`verify`).
 
 use std::collections::BTreeMap;
 
@@ -23,70 +23,70 @@ use crate::inputs::{
 use crate::render;
 use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan};
 
-/// Shows machines, who owns them, and queues.
+/// Runs `bullpen status`.
 pub(crate) fn status(args: &StackArgs) -> Exit {
     run_command(async |environment| run(args, environment).await)
 }
 
-/// Whoever only looks makes no state where none is.
+/// Refuses a state directory that does not exist: a command that only reads must not make one.
 pub(crate) fn must_exist(stack: &StackInputs) -> Result<(), Failure> {
     if !stack.is_on_this_machine() || stack.state.exists() {
         return Ok(());
     }
     let what = format!("there is no state in {}", stack.state.display());
-    let hint = "`bullpen refresh` makes one; --state names another directory";
+    let hint = "`bullpen refresh` creates it; --state names another directory";
     Err(Failure { exit: Exit::Failed, what, hint: Some(hint.to_owned()) })
 }
 
-/// Runs a command on a runtime to look at; nothing is made where nothing is.
-pub(crate) async fn inspect<E: Command<Outcome = Result<Exit, Failure>>>(
+/// Runs a command that only reads the stack, and makes no state.
+pub(crate) async fn inspect<C: Command<Outcome = Result<Exit, Failure>>>(
     args: &StackArgs,
     environment: &Environment,
-    command: impl FnOnce(bool) -> E,
+    command: impl FnOnce(bool) -> C,
 ) -> Result<Exit, Failure> {
     let args = CommonArgs { stack: args.clone(), github: GithubArgs::default() };
     let common = CommonInputs::read(&args, environment)?;
     must_exist(&common.stack)?;
-    // Whoever only looks needs no credential, and none is read.
+    // Reading the stack needs no credential for GitHub, so the command reads none.
     let (config, file) = (files::config(&common.stack)?, files::stack(&common.stack, environment)?);
     let plan = RuntimePlan { common: &common, config: config.as_ref(), file: &file, environment };
     runtime::run(&plan, command(common.stack.json)).await?
 }
 
 async fn run(args: &StackArgs, environment: &Environment) -> Result<Exit, Failure> {
-    inspect(args, environment, |json| Looking { json }).await
+    inspect(args, environment, |json| StatusCommand { json }).await
 }
 
-/// A look at everything.
-struct Looking {
+/// `bullpen status`, once its arguments are read.
+struct StatusCommand {
     json: bool,
 }
 
-impl Command for Looking {
+impl Command for StatusCommand {
     type Outcome = Result<Exit, Failure>;
 
     async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
-        let seen = look(&runtime).await;
-        let seen = seen.map_err(|fault| Failure::of("could not look at the stack", &fault))?;
+        let status = read(&runtime).await;
+        let status = status.map_err(|fault| Failure::of("could not read the stack", &fault))?;
         if self.json {
-            render::json(&seen.json(&runtime.stack.name).to_string());
+            render::json(&status.json(&runtime.stack.name).to_string());
         } else {
-            seen.table(&runtime.stack.name);
+            status.table(&runtime.stack.name);
         }
         Ok(Exit::Done)
     }
 }
 
-struct Seen {
+struct StackStatus {
     records: Vec<Record>,
     machines: BTreeMap<InstanceId, Machine>,
-    /// Machines whose report is none, and why.
+    /// Machines with an unreadable report, and why it is unreadable.
     unreadable: BTreeMap<InstanceId, UnreadableReport>,
     queues: Vec<(String, u64)>,
     strangers: BTreeMap<InstanceId, RanJob>,
 }
 
-async fn look<P: Ports>(runtime: &Runtime<P>) -> Result<Seen, Fault> {
+async fn read<P: Ports>(runtime: &Runtime<P>) -> Result<StackStatus, Fault> {
     let stack = &runtime.stack;
     let mut records = live_records(stack).await?;
     records.sort_by(|one, other| one.id.cmp(&other.id));
@@ -107,16 +107,16 @@ async fn look<P: Ports>(runtime: &Runtime<P>) -> Result<Seen, Fault> {
     for class in &runtime.classes {
         match stack.ports.queues().depth(&stack.queue_of(&class.name)).await {
             Ok(depth) => queues.push((class.name.to_string(), depth.total())),
-            // Nobody has refreshed the stack since the class came.
+            // The stack has not been refreshed since the class was configured.
             Err(Fault::NotFound) => {}
             Err(fault) => return Err(fault),
         }
     }
     let strangers = strangers(stack, &records).await?;
-    Ok(Seen { records, machines, unreadable, queues, strangers })
+    Ok(StackStatus { records, machines, unreadable, queues, strangers })
 }
 
-/// Who has it; of a pool's machine that nobody has, which pool it stands by in, and how.
+/// The text of a record's owner. A pool's machine without an owner shows its pool and tier.
 fn owner(record: &Record) -> String {
     match record.state.owner() {
         Some(Owner::Request(id)) => id.to_string(),
@@ -153,8 +153,8 @@ const fn machine_state(machine: Option<&Machine>) -> &'static str {
     }
 }
 
-impl Seen {
-    /// Machines without a record: being launched, or left behind.
+impl StackStatus {
+    /// Machines without a record: they are being launched, or were left behind.
     fn unrecorded(&self) -> impl Iterator<Item = &Machine> {
         let is_recorded = |id: &InstanceId| self.records.iter().any(|record| record.id == *id);
         self.machines.values().filter(move |machine| !is_recorded(&machine.id))
@@ -218,15 +218,15 @@ impl Seen {
             ));
         }
         for (id, ran) in &self.strangers {
-            render::data(&format!("{id:<20} was given a job of another run, and ends: {ran}"));
+            render::data(&format!("{id:<20} ends, because it got a job of another run: {ran}"));
         }
         for machine in self.unrecorded() {
             let (id, intent) = (&machine.id, &machine.intent);
-            render::data(&format!("{id:<20} without a record, launched as {intent}"));
+            render::data(&format!("{id:<20} has no record; its launch intent is {intent}"));
         }
         for (id, why) in &self.unreadable {
             render::data(&format!(
-                "{id:<20} has an unreadable report, which counts as none: {why}"
+                "{id:<20} has an unreadable report, which counts as absent: {why}"
             ));
         }
         let idle: u64 = self.queues.iter().map(|(_, depth)| depth).sum();

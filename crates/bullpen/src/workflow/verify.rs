@@ -1,4 +1,4 @@
-//! `bullpen ledger verify`: the invariants, on what is there now.
+//! `bullpen ledger verify`: checks the invariants on the stack's present state.
 //!
 //! Not here: the invariants (`bullpen_core::invariants`).
 
@@ -19,21 +19,21 @@ use crate::inputs::{Environment, StackArgs};
 use crate::render;
 use crate::runtime::{Command, GithubAccess, Runtime};
 
-/// Checks everything.
+/// Runs `bullpen ledger verify`.
 pub(crate) fn ledger_verify(args: &StackArgs) -> Exit {
     run_command(async |environment| run(args, environment).await)
 }
 
 async fn run(args: &StackArgs, environment: &Environment) -> Result<Exit, Failure> {
-    inspect(args, environment, |json| Checking { json }).await
+    inspect(args, environment, |json| VerifyCommand { json }).await
 }
 
-/// A check of everything.
-struct Checking {
+/// `bullpen ledger verify`, once its arguments are read.
+struct VerifyCommand {
     json: bool,
 }
 
-impl Command for Checking {
+impl Command for VerifyCommand {
     type Outcome = Result<Exit, Failure>;
 
     async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
@@ -63,13 +63,13 @@ fn show(json: bool, records: usize, violations: &[Violation]) {
             render::data(&violation.to_string());
         }
         let count = violations.len();
-        render::talk(&format!("{records} live records looked at, {count} violations"));
+        render::talk(&format!("{records} live records checked, {count} violations"));
     }
 }
 
-/// How many live records there are, and everything that does not hold.
+/// The number of live records, and all violations.
 pub(crate) async fn findings<P: Ports>(stack: &Stack<P>) -> Result<(usize, Vec<Violation>), Fault> {
-    // Records first: a machine that is launched meanwhile is then only a machine more.
+    // Records first: a launch in between then only adds a machine.
     let records = live_records(stack).await?;
     let intents = open_intents(stack).await?;
     let machines = stack.ports.fleet().list().await?;
@@ -90,7 +90,7 @@ pub(crate) async fn findings<P: Ports>(stack: &Stack<P>) -> Result<(usize, Vec<V
     Ok((records.len(), found))
 }
 
-/// A record that a directory misses could not be found by who needs it.
+/// The violation of a record that a directory misses: its owner or its class could not find it.
 async fn unlisted<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Option<Violation>, Fault> {
     let ledger = stack.ports.ledger();
     let missing = |directory: &str| Violation {
@@ -114,7 +114,7 @@ async fn unlisted<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Option<
     Ok(None)
 }
 
-/// Somebody may have moved it since it was listed.
+/// Whether the record is unchanged. A worker may have changed it since it was listed.
 async fn is_as_read<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<bool, Fault> {
     Ok(stack.ports.ledger().read(&record.id).await?.as_ref() == Some(record))
 }

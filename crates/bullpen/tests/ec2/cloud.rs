@@ -1,9 +1,8 @@
 //! One cloud for all worlds of this program, and a world in it: a stack of its own name.
 //!
-//! An instance is a process of the test EC2's hook, in a root of its own; its image has the agent that was
-//! built beside this program, and a runner program for the stand-in GitHub.
-//!
-//! Not here: the emulators' processes (`bullpen-faulty`), or what an instance plays (the hook).
+//! An instance is a process of the test EC2's hook, in a root of its own; its image has the agent
+//! that was built beside this program, and a runner program for the stand-in GitHub. Not here: the
+//! emulators' processes (`bullpen-faulty`), or the program that plays an instance (the hook).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -22,7 +21,7 @@ const REGION: &str = "eu-west-1";
 const ACCOUNT: &str = "200000000000";
 /// The test EC2's image for x64.
 const AMI: &str = "ami-00000000000000864";
-/// Plays an instance.
+/// The hook: the program that plays an instance.
 const HOOK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../aws/tests/machine/hook");
 const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
 
@@ -51,11 +50,11 @@ impl Cloud {
             ("AWS_REGION", REGION.to_owned()),
             ("AWS_ACCESS_KEY_ID", ACCOUNT.to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "not a secret".to_owned()),
-            // What the directories of worlds begin with: jobs write there, and wait for what is there.
+            // The prefix of worlds' directories: jobs write there, and wait for files there.
             ("BULLPEN_SHARED", "bp".to_owned()),
         ];
         let found = found.map(|(name, value)| (name.into(), value.into()));
-        // For whoever looks into a failure: what every machine says on its console.
+        // Every machine's console output, for the analysis of a failure.
         let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ec2-consoles");
         let _ = fs::remove_dir_all(&logs);
         fs::create_dir_all(&logs).expect("it can be made");
@@ -70,12 +69,12 @@ impl Cloud {
         Self { ec2, ground }
     }
 
-    /// What the machines of all worlds run just now, by instance.
+    /// The processes of all worlds' machines, by instance.
     pub(crate) fn machines_on(&self) -> Vec<String> {
         self.ec2.admin().processes().into_keys().collect()
     }
 
-    /// A machine of the hook's has no packet filter, and shares directories of root's with this host.
+    /// A hook's machine has no packet filter, and shares root's directories with this host.
     fn sections(&self, stack: &str) -> String {
         let Ground { profile, security_group, subnets } = &self.ground;
         format!(
@@ -119,7 +118,7 @@ impl Stage {
         stage
     }
 
-    /// The same, before anything of it was made.
+    /// A stack in the cloud before its first refresh.
     pub(crate) async fn unmade(config: &str, limits: &[(&str, &str)]) -> Self {
         let mut stage = Self::configured(config, limits).await;
         stage.on_files = false;
@@ -127,9 +126,9 @@ impl Stage {
         let file = stage.path("bullpen.toml");
         let limits = fs::read_to_string(&file).expect("it is written");
         fs::write(&file, CLOUD.sections(&stack) + &limits).expect("it can be written");
-        // Jobs are another user's than this one.
-        let everybody = fs::Permissions::from_mode(0o777);
-        fs::set_permissions(stage.path("."), everybody).expect("it is ours");
+        // Jobs run as another user than the test.
+        let open_to_all = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(stage.path("."), open_to_all).expect("it is ours");
         stage.environment.extend(environment());
         let ec2 = CLOUD.ec2.url();
         for (name, value) in [

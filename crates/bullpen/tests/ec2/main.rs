@@ -1,6 +1,6 @@
-//! The product on EC2, end to end: the command and the service as processes, DynamoDB and SQS on one
-//! emulator and EC2 on another, whose instances boot the script of their user data in a root of their own
-//! and run the agent that ships. Every wait is for something that happens.
+//! The product on EC2, end to end: the command and the service as processes, DynamoDB and SQS on
+//! one emulator and EC2 on another, whose instances boot the script of their user data in a root of
+//! their own and run the production agent. Every wait is for a condition.
 //!
 //! Not here: the same cases with machines that are processes (`reuse`, `service`, `pools`), and the
 //! adapter alone (`bullpen-aws`).

@@ -1,8 +1,8 @@
-//! Policies are exactly the calls that are made: one tour through everything that a stack does, with every
-//! call of the command and the service counted on the wire. Agents are not on that wire.
+//! Policies allow exactly the calls that are made: the test exercises all of a stack's work, and
+//! counts every call of the command and the service on the wire. Agents are not on that wire.
 //!
-//! Not here: what a policy says of resources and conditions (`bullpen_aws::policy`), and what agents call
-//! (`bullpen-aws`, with the agent that ships).
+//! Not here: resources and conditions of a policy (`bullpen_aws::policy`), and the agents' calls
+//! (`bullpen-aws`, with the production agent).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,10 +16,10 @@ use crate::emulator::EMULATOR;
 use crate::pools::{QUICK, file};
 use crate::stage::Stage;
 
-/// What needs no permission.
+/// A call that needs no permission.
 const FREE: &str = "GetCallerIdentity";
-/// A message that nobody could work on is hidden for a while. Whether there is one is up to who is quicker;
-/// the queue's contract suite always calls it.
+/// A worker hides a message that it cannot work on yet. Whether that happens here depends on
+/// timing; the queue's contract suite always calls it.
 const BY_CHANCE: &str = "ChangeMessageVisibility";
 
 /// The wires to both emulators.
@@ -29,7 +29,7 @@ struct Wires {
 }
 
 impl Wires {
-    /// From now on the stage's commands go over these.
+    /// Routes the calls of the stage's commands over these proxies.
     async fn under(stage: &mut Stage) -> Self {
         let start = async |to| Proxy::start(to, Plan::calm()).await.expect("some port is free");
         let (storage, cloud) = (start(EMULATOR.address()).await, start(CLOUD.ec2.address()).await);
@@ -45,7 +45,7 @@ impl Wires {
         Self { storage, cloud }
     }
 
-    /// The calls that went over them, each once.
+    /// The distinct calls that they counted.
     fn calls(&self) -> BTreeSet<String> {
         let (storage, cloud) = (self.storage.counts(), self.cloud.counts());
         let names = storage.each().chain(cloud.each()).map(|(_, name, _)| name.to_owned());
@@ -57,7 +57,8 @@ fn bare(action: &str) -> String {
     action.rsplit(':').next().unwrap_or_default().to_owned()
 }
 
-/// The calls that a party's policy is for: what is called itself, or what AWS asks on behalf of.
+/// The calls that a party's policy is for: our own calls, or the calls that AWS checks on their
+/// behalf.
 fn meant_for(party: Party) -> BTreeSet<String> {
     let call = |(action, why): (&'static str, Why)| match why {
         Why::Called => action,
@@ -66,7 +67,7 @@ fn meant_for(party: Party) -> BTreeSet<String> {
     allowed(party).into_iter().map(call).map(bare).collect()
 }
 
-/// Every call that a party's policy lets through.
+/// Every call that a party's policy allows.
 fn let_through(party: Party) -> BTreeSet<String> {
     let actions = allowed(party).into_iter().map(|(action, _)| bare(action));
     actions.chain(meant_for(party)).collect()
@@ -79,7 +80,7 @@ async fn the_control_plane_is_allowed_what_it_calls_and_nothing_more() {
     let wires = Wires::under(&mut stage).await;
     stage.run("refresh").await.exits(0);
     stage.run("doctor").await;
-    // A queue that is there and is to be otherwise.
+    // An existing queue with other attributes.
     let stack = stage.path("bullpen.toml");
     let said = fs::read_to_string(&stack).expect("it is there");
     fs::write(&stack, said + "pool-queue-retention = \"2d\"\n").expect("it can be written");
@@ -106,8 +107,8 @@ async fn the_control_plane_is_allowed_what_it_calls_and_nothing_more() {
     assert!(idle.is_empty(), "allowed and never called: {idle:?}");
 }
 
-/// A step needs less than its policy has: what it does about a missing template, or a pool's stopped
-/// machine, happens to few.
+/// A step needs less than its policy allows: few steps create a missing template, or start a pool's
+/// stopped machine.
 #[tokio::test]
 async fn a_workflow_step_calls_nothing_that_it_is_not_allowed() {
     let mut stage = Stage::in_cloud(&file(0, 0, 1), &[]).await;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::stage::Stage;
 use crate::waiting::until;
 
-/// A service that looks often, and stops that are soon certain, because nobody here has a minute.
+/// A service with short intervals and short stop fences, so that tests need not wait a minute.
 pub(crate) const QUICK: &[(&str, &str)] = &[
     ("configuration", "100ms"),
     ("converge", "2s"),
@@ -21,7 +21,7 @@ pub(crate) const QUICK: &[(&str, &str)] = &[
     ("clock-skew", "100ms"),
 ];
 
-/// One pool with so many.
+/// A file with one pool of this size.
 pub(crate) fn file(hot: u32, stopped: u32, version: u32) -> String {
     format!(
         "runners:\n  small: {{cpu: 2, ram: 4, family: c6i}}\npools:\n  ci: {{runner: small, version: \
@@ -52,8 +52,8 @@ impl Stage {
     }
 }
 
-/// From empty to its target; a hot machine for the first job and a stopped one, started, for the second;
-/// full again; another version; taken away.
+/// From empty to its target; a hot machine for the first job, and a stopped machine, started, for
+/// the second; full again; another version; removed.
 #[tokio::test]
 async fn a_pool_lives_on_ec2_as_it_does_on_processes() {
     let stage = Stage::in_cloud(&file(1, 1, 1), QUICK).await;

@@ -1,4 +1,4 @@
-//! The service: jobs, told by webhooks.
+//! The service: jobs that webhooks announce.
 //!
 //! Not here: standby pools (`pools`).
 
@@ -8,7 +8,7 @@ use crate::cloud::CLOUD;
 use crate::stage::{HASTY, Stage};
 use crate::waiting::until;
 
-/// One class whose machines are reused, and one whose are not.
+/// A class with reuse, and a class without.
 const CONFIG: &str = "\
 runners:
   small: {cpu: 2, ram: 4, family: c6i}
@@ -18,8 +18,8 @@ x-bullpen:
     small: {reuse: {max-uses: 1000}}
 ";
 
-/// A job is launched for; the next of its repository has the same machine; one of a class without reuse
-/// has a machine of its own, which ends with it.
+/// The service launches a machine for a job; the next job of its repository gets the same machine;
+/// a job of a class without reuse has a machine of its own, which ends with it.
 #[tokio::test]
 async fn jobs_are_launched_for_and_machines_reused() {
     let stage = Stage::in_cloud(CONFIG, &[]).await;
@@ -31,13 +31,13 @@ async fn jobs_are_launched_for_and_machines_reused() {
             stage.ended(job).await;
         }
     }
-    assert_eq!(stage.quiet().await.len(), 1, "the one that is reused");
+    assert_eq!(stage.quiet().await.len(), 1, "the reused machine");
     let metrics = served.ask("/metrics").await.body;
     assert!(metrics.contains("bullpen_jobs_assigned_total"), "{metrics}");
 }
 
-/// Twelve jobs at once, and the process that has them in hand is killed: its successor brings every job
-/// to its end, and nothing is left.
+/// Twelve jobs at once, and a kill of their process: its successor brings every job to its end, and
+/// nothing is left.
 #[tokio::test]
 async fn a_killed_service_loses_no_job() {
     let stage = Stage::in_cloud(CONFIG, HASTY).await;

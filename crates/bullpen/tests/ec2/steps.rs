@@ -1,6 +1,5 @@
 //! The steps of a workflow: provision, release, refresh, destroy.
-//!
-//! Not here: a stack's own making (`stack`).
+//! Not here: creating a stack (`stack`).
 
 use std::collections::BTreeSet;
 
@@ -13,10 +12,10 @@ use crate::process::Ran;
 use crate::stage::{HASTY, Stage};
 use crate::waiting::until;
 
-/// One class, as large as it need be.
+/// One class of a sufficient size.
 const CONFIG: &str = "runners:\n  small: {cpu: 2, ram: 4, family: c6i}\n";
 
-/// What `provision --json` said.
+/// The output of `provision --json`.
 struct Provisioned(Value);
 
 impl Provisioned {
@@ -54,8 +53,8 @@ impl Stage {
     }
 }
 
-/// The first request launches; the second has the same machines; the third has them and two more. Jobs
-/// run on them as another user.
+/// The first request launches; the second has the same machines; the third has them and two more.
+/// Jobs run on them as another user.
 #[tokio::test]
 async fn three_are_created_then_reused_then_made_up_to_five() {
     let stage = Stage::in_cloud(CONFIG, &[]).await;
@@ -99,8 +98,9 @@ async fn requests_at_once_share_what_is_idle() {
     stage.run("ledger verify").await.exits(0);
 }
 
-/// A provision that was killed while EC2 launched is resumed by the next, with exactly the runners it
-/// wants: what was launched without a record is had by the same token, and nothing is launched twice.
+/// The next provision resumes a provision that was killed during its launch, with exactly the
+/// requested runners: the same client token returns the unrecorded machines, and EC2 launches none
+/// twice.
 #[tokio::test]
 async fn a_killed_provision_is_resumed() {
     let stage = Stage::in_cloud(CONFIG, HASTY).await;

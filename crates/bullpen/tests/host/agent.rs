@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use crate::machine::{Machine, OURS, token};
 use crate::stage::Forge;
 
-/// Waits until it is told to end.
+/// Waits for its gate.
 const PATIENT: &str = "echo $$ >running\nuntil [ -e go ]; do sleep 0.05; done\ntouch done";
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_jit_runner_is_reported_with_its_id_and_with_its_end() {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_nobodys_fault_here() {
+async fn a_refused_token_is_a_systemic_failure() {
     let forge = Forge::new().await;
     let machine = Machine::of(&forge);
     let _agent = machine.agent();
@@ -127,7 +127,7 @@ async fn an_agent_that_is_killed_leaves_its_job_to_the_next_one() {
     machine.report("beat of the next agent", busy).await;
     let mut third = machine.agent();
     assert_eq!(third.ends().await, Some(1), "one agent lives on a machine");
-    assert!(third.said().contains("another agent lives"), "{}", third.said());
+    assert!(third.said().contains("another agent runs"), "{}", third.said());
     fs::write(machine.work("go"), "").expect("it can be written");
     assert_eq!(forge.over(job).await, Some(Conclusion::Success));
     machine.withdraw(2, WithdrawalMode::Stop, Some(forge.removal_token().await)).await;

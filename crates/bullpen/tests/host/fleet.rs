@@ -1,5 +1,5 @@
-//! Machines as the process fleet makes them, with their supervisors and agents: what their class has
-//! them run, and what they do about being taken away.
+//! Machines of the process fleet, with their supervisors and agents: the scripts of their class,
+//! and the cloud's notice that it takes them away.
 //!
 //! Not here: launches, stops and ends as such (`bullpen-embedded`).
 
@@ -52,7 +52,8 @@ impl Host {
         .await;
     }
 
-    /// The boot of the first beat of an agent that waits for orders, in another boot than this one.
+    /// Waits for the heartbeat of an agent that waits for orders, in another boot than this;
+    /// returns that boot.
     async fn is_ready(&self, not_in: &str) -> String {
         let ready = |report: &Report| {
             let beat = report.beat.as_ref();
@@ -72,7 +73,7 @@ impl Host {
     }
 }
 
-/// A script that adds a line to a file beside the machine, which no owner's end empties.
+/// A script that adds a line to a file beside the machine, which cleaning does not empty.
 fn adds(line: &str) -> String {
     format!("echo {line} >>$HOME/../../said")
 }

@@ -1,5 +1,5 @@
-//! A machine's directory, with the stand-in runner and a mailbox in SQLite: what the fleet and the
-//! control plane do to it.
+//! A machine's directory, with the stand-in runner and a mailbox in SQLite, and the actions of
+//! fleet and control plane.
 //!
 //! Not here: tests.
 
@@ -25,10 +25,10 @@ use crate::stage::Forge;
 use crate::waiting::until;
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// What must not reach a job.
+/// A variable's value that must not reach a job.
 pub(crate) const OURS: &str = "of-the-control-plane";
 
-/// A machine of the process fleet, and what the fleet and the control plane do to it.
+/// A machine of the process fleet, with the fleet's and the control plane's actions on it.
 pub(crate) struct Machine {
     pub(crate) state: tempfile::TempDir,
     pub(crate) id: String,
@@ -43,14 +43,14 @@ impl Machine {
         machine
     }
 
-    /// One that somebody else makes.
+    /// A machine that another program makes.
     pub(crate) fn called(id: &str) -> Self {
         let state = tempfile::tempdir().expect("a directory");
         let (id, agents) = (id.to_owned(), std::cell::Cell::new(0));
         Self { state, id, clock: SystemClock::new(), agents }
     }
 
-    /// One that was told what it needs to run jobs for `forge`.
+    /// A machine with the user data to run jobs for `forge`.
     pub(crate) fn of(forge: &Forge) -> Self {
         let machine = Self::new();
         machine.tell(&machine.user_data(forge));
@@ -83,7 +83,7 @@ impl Machine {
         MailboxKey::new(&self.id)
     }
 
-    /// As the fleet starts it.
+    /// Starts the agent as the fleet does.
     pub(crate) fn agent(&self) -> Program {
         self.agent_of_boot("boot-1")
     }
@@ -158,7 +158,7 @@ impl Machine {
         report.signal(kind, generation).expect("it was just there").clone()
     }
 
-    /// Waits until a file is there.
+    /// Waits until a file exists.
     pub(crate) async fn appears(&self, path: PathBuf) {
         until("file", async || path.exists().then_some(())).await;
     }
@@ -181,7 +181,7 @@ pub(crate) async fn token(forge: &Forge) -> Credential {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // A test that failed leaves nothing running.
+        // A failed test leaves no process behind.
         let mark = BTreeSet::from([self.mark()]);
         for process in tree::under(&mark).unwrap_or_default() {
             let _ = process.kill();

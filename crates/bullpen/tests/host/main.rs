@@ -1,8 +1,8 @@
-//! The built command as what runs on a host: the stand-in GitHub, its runner program, the agent of a
-//! machine, the fleet that starts machines. Processes, sockets, files and time are real; every wait is
-//! for something that happens.
+//! The built command in its roles on a host: the stand-in GitHub, its runner program, the agent of
+//! a machine, the fleet that starts machines. Processes, sockets, files and time are real; every
+//! wait is for a condition.
 //!
-//! Not here: the stores, and who decides what machines are for.
+//! Not here: the stores, and the control plane.
 
 mod agent;
 mod fleet;

@@ -1,6 +1,5 @@
 //! A process of the built command, which ends with its test.
-//!
-//! Not here: what it is told.
+//! Not here: its arguments.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -42,7 +41,7 @@ impl Program {
         fs::read_to_string(&self.output).unwrap_or_default()
     }
 
-    /// Waits until it has said this.
+    /// Waits until its output has these words.
     pub(crate) async fn says(&mut self, words: &str) -> String {
         until(&format!("{words:?}"), async || {
             let said = self.said();

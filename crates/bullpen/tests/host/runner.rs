@@ -50,7 +50,7 @@ impl Runner {
         Program::start(&arguments, &self.path(""), &environment, &output)
     }
 
-    /// As the agent does it.
+    /// Configures the program as the agent does.
     async fn configure(&self, forge: &Forge, token: &Secret) -> (Option<i32>, String) {
         let flags =
             ["configure", "--unattended", "--replace", "--disableupdate", "--no-default-labels"];
@@ -66,7 +66,7 @@ impl Runner {
         (program.ends().await, program.said())
     }
 
-    /// A configured one that listens.
+    /// Configures the program, starts it, and waits until it listens.
     async fn listening(&self, forge: &Forge) -> Program {
         let (code, said) = self.configure(forge, &forge.registration_token().await).await;
         assert_eq!(code, Some(0), "{said}");
@@ -79,7 +79,7 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        // A test that failed leaves nothing running.
+        // A failed test leaves no process behind.
         let _ = tree::kill_marked(&self.mark());
     }
 }
@@ -121,8 +121,7 @@ async fn a_failing_job_fails_and_the_next_one_runs() {
     assert_eq!(forge.over(next).await, Some(Conclusion::Success));
 }
 
-/// A job that is a workflow's: act reads the file, runs the one job of that name, and says how it
-/// went.
+/// A job of a workflow: act reads the file, runs the job of that name, and reports its result.
 #[tokio::test]
 async fn a_workflow_is_handed_to_act_and_its_result_comes_back() {
     const WORKFLOW: &str = "\

@@ -1,6 +1,5 @@
 //! A stand-in GitHub in this process, and a client of it.
-//!
-//! Not here: who runs jobs for it.
+//! Not here: its runners.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use bullpen_github::{GitHub, Login, Scope, Settings};
 
 use crate::waiting::until;
 
-/// What it knows a person by.
+/// The token of a person.
 const TOKEN: &str = "ghp_test";
 
 /// GitHub for organisation `acme`.
@@ -41,7 +40,7 @@ impl Forge {
         Self { stand_in, client }
     }
 
-    /// What runners register with.
+    /// The URL with which runners register.
     pub(crate) fn url(&self) -> String {
         format!("{}/acme", self.stand_in.url())
     }

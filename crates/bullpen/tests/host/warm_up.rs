@@ -1,4 +1,4 @@
-//! `bullpen agent`: what a machine does before it is of use.
+//! `bullpen agent`: a machine's warm-up.
 
 use std::fs;
 

@@ -1,7 +1,7 @@
-//! The same with DynamoDB and SQS on an emulator: one walk through a pool's life, and two processes of
-//! which one dies.
+//! Pools with DynamoDB and SQS on an emulator: one walk through a pool's life, and two processes of
+//! which the first dies.
 //!
-//! Not here: machines of AWS.
+//! Not here: machines in EC2.
 
 use bullpen_github::stand_in::protocol::Conclusion;
 
@@ -9,7 +9,7 @@ use crate::stage::Stage;
 use crate::standby::{QUICK, file, pool};
 use crate::waiting::until;
 
-/// From empty to the target; a job; a schedule; a version; and the pool is taken away.
+/// From empty to the target; a job; a schedule; a version; and the pool is removed.
 #[tokio::test]
 async fn a_pool_lives_on_aws_as_it_does_on_files() {
     let wants = |hot, stopped, version| file("", &[pool("ci", hot, stopped).version(version)]);
@@ -38,7 +38,7 @@ async fn a_pool_lives_on_aws_as_it_does_on_files() {
     assert_eq!(stage.quiet().await.len(), 0);
 }
 
-/// Whoever is left keeps the pools of the one that died.
+/// The remaining process keeps the pools of the process that died.
 #[tokio::test]
 async fn another_process_takes_the_pools_over() {
     let wants = |hot| file("", &[pool("one", hot, 0), pool("two", 0, hot)]);

@@ -1,4 +1,4 @@
-//! What happens behind the service's back: machines that die, and machines that somebody else starts.
+//! Changes behind the service's back: machines that die, and machines that another program starts.
 //!
 //! Not here: machines that never came up (`boots`).
 
@@ -16,7 +16,7 @@ use crate::standby::{QUICK, file, pool};
 use crate::waiting::until;
 use crate::world::processes_under;
 
-/// The fleet of a world, in somebody else's hands.
+/// The fleet of a world, as another program uses it.
 fn fleet(stage: &Stage) -> ProcessFleet<SystemClock> {
     crate::fleet::fleet(stage.state().join("machines"), String::new())
 }
@@ -25,10 +25,10 @@ fn one(of: &BTreeSet<String>) -> String {
     of.first().cloned().expect("there is one")
 }
 
-/// A machine whose processes all died, and a stopped one that is gone: both are replaced, and the
-/// others stay.
+/// A machine whose processes all died, and a stopped machine that is gone: the service replaces
+/// both, and the others stay.
 #[tokio::test]
-async fn what_was_terminated_is_replaced() {
+async fn terminated_machines_are_replaced() {
     let stage = Stage::keeping(&file("", &[pool("ci", 2, 2)])).await;
     let _served = stage.serve().await;
     let before = stage.reaches("ci", 2, 2).await;
@@ -48,9 +48,10 @@ async fn what_was_terminated_is_replaced() {
     assert_eq!(stage.quiet().await, after.ready());
 }
 
-/// A stopped machine that somebody starts is stopped again, and a job can have it after that.
+/// The service stops a stopped machine again that another program starts; a job can have it
+/// afterwards.
 #[tokio::test]
-async fn a_stopped_machine_that_somebody_starts_is_stopped_again_and_of_use() {
+async fn a_stopped_machine_that_another_program_starts_is_stopped_again_and_of_use() {
     let stage = Stage::keeping(&file("", &[pool("ci", 0, 1)])).await;
     let served = stage.serve().await;
     let before = stage.reaches("ci", 0, 1).await;
@@ -70,9 +71,9 @@ async fn a_stopped_machine_that_somebody_starts_is_stopped_again_and_of_use() {
     stage.quiet().await;
 }
 
-/// A machine with our tags that nobody recorded is ended after its grace, and nothing else is.
+/// The service ends an unrecorded machine with our tags after its grace, and no other machine.
 #[tokio::test]
-async fn a_machine_that_somebody_launched_with_our_tags_is_ended() {
+async fn a_machine_that_another_program_launched_with_our_tags_is_ended() {
     let limits: Vec<_> = QUICK.iter().copied().chain([("reconcile-grace", "2s")]).collect();
     let stage = Stage::configured(&file("", &[pool("ci", 1, 1)]), &limits).await;
     let served = stage.serve().await;
@@ -81,10 +82,11 @@ async fn a_machine_that_somebody_launched_with_our_tags_is_ended() {
     let fleet = fleet(&stage);
     let launched = fleet.launch(&request).await.expect("there is room").machines.remove(0);
     let foreign = launched.id.to_string();
-    assert!(stage.yard().contains_key(&foreign));
-    until("end of it", async || (!stage.yard().contains_key(&foreign)).then_some(())).await;
+    assert!(stage.fleet_records().contains_key(&foreign));
+    until("end of it", async || (!stage.fleet_records().contains_key(&foreign)).then_some(()))
+        .await;
     assert_eq!(stage.reaches("ci", 1, 1).await, before);
     let ended = served.metrics("bullpen_pool_actions_total{pool=\"ci\",action=\"terminate\"").await;
-    assert_eq!(ended, [""; 0], "no pool has ended anything");
+    assert_eq!(ended, [""; 0], "no pool has ended a machine");
     assert_eq!(stage.quiet().await, before.ready());
 }

@@ -8,8 +8,8 @@ use crate::stage::Stage;
 use crate::standby::{file, pool};
 use crate::waiting::until;
 
-/// Three machines whose script fails end, and no fourth is launched: the pool says so. With another
-/// script it is tried at once.
+/// Three machines whose script fails end, and the pool launches no fourth: its notes say so. It
+/// tries another script at once.
 #[tokio::test]
 async fn three_boots_that_fail_are_a_quarantine_and_a_mended_file_ends_it() {
     let runs = |script: &str| file(&format!(", preinstall: {script}"), &[pool("ci", 1, 0)]);

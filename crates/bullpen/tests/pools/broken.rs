@@ -1,6 +1,6 @@
-//! Pools that are wrong, beside one that is not.
+//! Broken pools beside a good one.
 //!
-//! Not here: everything that can be wrong with a file (`bullpen_core::config`).
+//! Not here: all the errors of a file (`bullpen_core::config`).
 
 use bullpen_core::job::JobState;
 use bullpen_github::stand_in::protocol::Conclusion;
@@ -25,7 +25,7 @@ x-bullpen:
     high: {max: 2}
 ";
 
-/// What is said of them, by the command and by the service.
+/// Their errors, as the command and the service report them.
 const SAID: [&str; 4] = [
     "did you mean `small`?",
     "boots Windows, and pools are Linux",
@@ -33,8 +33,8 @@ const SAID: [&str; 4] = [
     "\"first\" never applies",
 ];
 
-/// Each is named by the command and by the service, none keeps the good ones from their target, and a
-/// job of a broken one waits until the file is mended.
+/// The command and the service name each broken pool, the good ones reach their target, and a job
+/// of a broken pool waits until the file is corrected.
 #[tokio::test]
 async fn broken_pools_are_named_and_the_good_ones_are_kept() {
     let stage = Stage::keeping(BROKEN).await;

@@ -1,7 +1,7 @@
-//! A file that changes: what a pool keeps, what its machines are built from, and whether it is there
-//! at all.
+//! A file that changes: a pool's targets, the settings of its machines, and whether the pool
+//! exists.
 //!
-//! Not here: a file that is wrong (`broken`).
+//! Not here: a file with errors (`broken`).
 
 use bullpen_github::stand_in::protocol::Conclusion;
 
@@ -9,7 +9,7 @@ use crate::stage::Stage;
 use crate::standby::{Standing, file, pool};
 use crate::waiting::until;
 
-/// More are added to what there is, and none are left when none are wanted.
+/// The service adds machines to the existing ones, and ends all when the target is zero.
 #[tokio::test]
 async fn a_schedule_goes_up_and_down_to_nothing() {
     let wants = |hot, stopped| file("", &[pool("ci", hot, stopped)]);
@@ -27,7 +27,7 @@ async fn a_schedule_goes_up_and_down_to_nothing() {
     assert_eq!(stage.quiet().await.len(), 0);
 }
 
-/// Another image: at once in a small pool, all but the machine that somebody uses.
+/// Another image: a small pool replaces all machines at once, except the machine in use.
 #[tokio::test]
 async fn another_image_replaces_all_that_are_not_in_use() {
     let of = |image: &str| file(&format!(", image: {image}"), &[pool("ci", 2, 1)]);
@@ -48,7 +48,7 @@ async fn another_image_replaces_all_that_are_not_in_use() {
     stage.quiet().await;
 }
 
-/// Another version of a pool that rolls: new ones first, so that there are never fewer.
+/// Another version of a rolling pool: new machines come first, so that there are never fewer.
 #[tokio::test]
 async fn a_rollout_never_has_fewer_ready_and_never_ends_one_in_use() {
     let of = |version| {
@@ -73,7 +73,7 @@ async fn a_rollout_never_has_fewer_ready_and_never_ends_one_in_use() {
     stage.quiet().await;
 }
 
-/// Whether as many stand by as before, and none of those.
+/// Whether as many machines stand by as before, and all of them are new.
 fn is_replaced(old: &Standing, new: &Standing) -> bool {
     (new.hot.len(), new.stopped.len()) == (old.hot.len(), old.stopped.len())
         && new.ready().is_disjoint(&old.ready())
@@ -85,8 +85,8 @@ async fn ends_well(stage: &Stage, job: u64) {
     stage.settled(job).await;
 }
 
-/// A pool that is taken out of the file is emptied, but for the machine of a job, which goes on to
-/// its end; another pool is as it was.
+/// The service empties a pool that is removed from the file, except for the machine of a job, which
+/// runs to its end; another pool stays as it was.
 #[tokio::test]
 async fn a_removed_pool_is_emptied_and_a_job_in_it_goes_on() {
     let stays = pool("stays", 1, 0);

@@ -1,11 +1,11 @@
 //! A pool from empty to its target.
 //!
-//! Not here: what makes it leave that again (`jobs`, `changes`, `back`).
+//! Not here: how it leaves its target again (`jobs`, `changes`, `back`).
 
 use crate::stage::Stage;
 use crate::standby::{file, pool};
 
-/// So many are launched and no more; and whoever looks again finds nothing to do.
+/// The service launches as many as the target says; another plan finds nothing to do.
 #[tokio::test]
 async fn from_empty_to_the_target_and_nothing_after_that() {
     let both = |other| file("", &[pool("ci", 2, 1), pool("other", other, 0)]);
@@ -18,7 +18,7 @@ async fn from_empty_to_the_target_and_nothing_after_that() {
     let created = done.iter().filter(|line| line.contains("create")).collect::<Vec<_>>();
     assert_eq!(created, [",action=\"create\",reason=\"missing\"} 3"]);
     stage.run("pools plan").await.exits(0);
-    // Another pool grows: whoever looked at that one looked at all.
+    // Another pool grows: the cycle that saw that has planned all pools.
     stage.configure(&both(1));
     stage.reaches("other", 1, 0).await;
     assert_eq!(stage.standing("ci").await, reached);

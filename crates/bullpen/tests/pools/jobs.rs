@@ -1,4 +1,4 @@
-//! Jobs that name a pool: what they get, and what becomes of the pool.
+//! Jobs that name a pool: the machines that they get, and how the pool recovers.
 //!
 //! Not here: which machine of several (`bullpen_core::pool::pick`).
 
@@ -27,8 +27,8 @@ async fn a_job_gets_a_hot_machine_and_the_pool_is_filled_up() {
     stage.quiet().await;
 }
 
-/// Where a ceiling keeps a pool from filling up, the next job starts a stopped machine, and the one
-/// after that is launched for.
+/// Where a ceiling keeps a pool from filling up, the next job starts a stopped machine, and the job
+/// after that gets a new machine.
 #[tokio::test]
 async fn then_a_stopped_machine_is_started_and_then_one_is_launched() {
     let stage = Stage::keeping(&file("", &[pool("ci", 1, 1).with("max: 2")])).await;

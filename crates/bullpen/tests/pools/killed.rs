@@ -17,10 +17,10 @@ const LIFE_MAX: Duration = Duration::from_millis(4_000);
 /// Seeds that once failed are kept here.
 const SEEDS: [u64; 1] = [2];
 
-/// Leases that a process which comes next does not have to wait long for.
+/// Short leases, so that the next process does not wait long for them.
 const LEASES: [(&str, &str); 2] = [("pool-lease", "900ms"), ("pool-lease-renew", "300ms")];
 
-/// Whatever was begun when it died, the next one comes to what is wanted, and nothing is left over.
+/// After kills at any moment the next process reaches the targets, and no machine is left over.
 #[tokio::test]
 async fn ten_kills_leave_nothing_that_the_next_one_does_not_put_right() {
     for seed in SEEDS {
@@ -43,7 +43,7 @@ async fn ten_kills_leave_nothing_that_the_next_one_does_not_put_right() {
     }
 }
 
-/// Some pools: larger or smaller, of another version, or not there.
+/// Some pools: larger or smaller, of another version, or absent.
 fn some(dice: &Dice) -> String {
     let version = if dice.chance(500) { 1 } else { 2 };
     let mut pools = Vec::new();

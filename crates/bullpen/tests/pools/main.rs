@@ -1,8 +1,8 @@
-//! Standby pools, end to end: one `bullpen serve` as a process that keeps them, with machines, agents,
-//! runners and jobs as processes. Every wait is for something that happens.
+//! Standby pools, end to end: a `bullpen serve` process keeps them, with machines, agents, runners
+//! and jobs as processes. Every wait is for a condition.
 //!
-//! Not here: how a plan is made (`bullpen_core::pool`), or pools under faults that processes cannot be
-//! made to have (`bullpen-sim`).
+//! Not here: how a plan is made (`bullpen_core::pool`), or pools under faults that tests cannot
+//! cause in processes (`bullpen-sim`).
 
 #[cfg(feature = "aws")]
 mod aws;

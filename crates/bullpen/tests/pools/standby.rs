@@ -1,4 +1,4 @@
-//! Pools in a world: what its file wants of them, and what there is.
+//! Pools in a world: their configuration, and their machines.
 //!
 //! Not here: the world (`stage`).
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::stage::{Served, Stage};
 use crate::waiting::until;
 
-/// A service that looks often, and stops that are soon certain, because nobody here has a minute.
+/// A service with short intervals and short stop fences, so that tests need not wait a minute.
 pub(crate) const QUICK: &[(&str, &str)] = &[
     ("configuration", "100ms"),
     ("converge", "2s"),
@@ -25,14 +25,14 @@ pub(crate) const QUICK: &[(&str, &str)] = &[
     ("clock-skew", "100ms"),
 ];
 
-/// One pool as a file has it.
+/// One pool's configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     name: &'static str,
     hot: u32,
     stopped: u32,
     version: u32,
-    /// What `x-bullpen` says of it.
+    /// Its keys under `x-bullpen.pools`.
     more: &'static str,
 }
 
@@ -50,7 +50,7 @@ impl Wanted {
     }
 }
 
-/// A `runs-on.yml` with these pools of one runner, which has these keys more.
+/// A `runs-on.yml` with these pools of one runner; `runner` has additional keys of the runner.
 pub(crate) fn file(runner: &str, pools: &[Wanted]) -> String {
     let mut text = format!("runners:\n  small: {{cpu: 2, ram: 4, family: c6i{runner}}}\n");
     let (mut wanted, mut more) = (String::new(), String::new());
@@ -71,14 +71,14 @@ pub(crate) fn file(runner: &str, pools: &[Wanted]) -> String {
     text
 }
 
-/// What a pool has, by what its machines are.
+/// A pool's machines, by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) hot: BTreeSet<String>,
     pub(crate) stopped: BTreeSet<String>,
-    /// A job's.
+    /// Machines that a job owns.
     pub(crate) in_use: BTreeSet<String>,
-    /// Those that come or go, and in which state.
+    /// Machines in a transition, with their state.
     pub(crate) passing: BTreeMap<String, String>,
 }
 
@@ -96,20 +96,20 @@ impl Standing {
         set.insert(id);
     }
 
-    /// Every machine that stands by.
+    /// All hot and stopped machines.
     pub(crate) fn ready(&self) -> BTreeSet<String> {
         self.hot.union(&self.stopped).cloned().collect()
     }
 }
 
 impl Stage {
-    /// With these pools to keep.
+    /// A world with these pools.
     pub(crate) async fn keeping(config: &str) -> Self {
         Self::configured(config, QUICK).await
     }
 
     /// The fleet's own record of every machine that is not gone.
-    pub(crate) fn yard(&self) -> BTreeMap<String, Value> {
+    pub(crate) fn fleet_records(&self) -> BTreeMap<String, Value> {
         let records = self.machines().into_iter().filter_map(|machine| {
             let text = fs::read_to_string(machine.join("machine.json")).ok()?;
             let record: Value = serde_json::from_str(&text).expect("it is written at once");
@@ -119,7 +119,7 @@ impl Stage {
         records.collect()
     }
 
-    /// What a pool has now.
+    /// A pool's machines now.
     pub(crate) async fn standing(&self, pool: &str) -> Standing {
         let mut standing = Standing::default();
         if self.on_files {
@@ -135,19 +135,19 @@ impl Stage {
             }
             return standing;
         }
-        let yard = self.yard();
+        let records = self.fleet_records();
         for one in self.status().await["instances"].as_array().expect("a list") {
             let (id, state) = (one["id"].as_str(), one["state"].as_str());
             let (id, state) = (id.expect("an id"), state.expect("a state"));
-            if yard.get(id).is_some_and(|machine| machine["facts"]["pool"] == pool) {
+            if records.get(id).is_some_and(|machine| machine["facts"]["pool"] == pool) {
                 standing.put(id.to_owned(), state, one["tier"].as_str());
             }
         }
         standing
     }
 
-    /// Waits until a pool has exactly so many, in the ledger and in the fleet, whatever jobs have
-    /// taken of it.
+    /// Waits until a pool has exactly this many hot and stopped machines, in the ledger and in the
+    /// fleet. Machines in use do not count.
     pub(crate) async fn reaches(&self, pool: &str, hot: usize, stopped: usize) -> Standing {
         until(&format!("{hot} hot and {stopped} stopped machines of {pool}"), async || {
             let standing = self.standing(pool).await;
@@ -159,20 +159,20 @@ impl Stage {
         .await
     }
 
-    /// Whether the fleet has these machines of a pool and no others, running, stopped and tagged as
-    /// they should be.
+    /// Whether the fleet has exactly these machines of a pool, running, stopped and tagged
+    /// correctly.
     fn is_so(&self, pool: &str, standing: &Standing) -> bool {
-        let mut yard = self.yard();
-        yard.retain(|_, machine| machine["facts"]["pool"] == pool);
+        let mut records = self.fleet_records();
+        records.retain(|_, machine| machine["facts"]["pool"] == pool);
         let known = standing.ready().union(&standing.in_use).cloned().collect();
-        let is_ready = |id: &String| yard[id]["tags"]["standby"] == "ready";
-        yard.keys().cloned().collect::<BTreeSet<String>>() == known
+        let is_ready = |id: &String| records[id]["tags"]["standby"] == "ready";
+        records.keys().cloned().collect::<BTreeSet<String>>() == known
             && standing.ready().iter().all(is_ready)
-            && standing.hot.iter().all(|id| !yard[id]["life"]["up"].is_null())
-            && standing.stopped.iter().all(|id| yard[id]["life"] == "stopped")
+            && standing.hot.iter().all(|id| !records[id]["life"]["up"].is_null())
+            && standing.stopped.iter().all(|id| records[id]["life"] == "stopped")
     }
 
-    /// A job of a pool that goes on until its gate is opened, and the machine that it runs on.
+    /// Starts a job of a pool that runs until its gate is opened; returns it and its machine.
     pub(crate) async fn busy(&self, pool: &str, gate: &str) -> (u64, String) {
         let before = self.standing(pool).await.in_use;
         let job = self.job(&format!("bullpen/pool={pool}"), &self.gated(gate));
@@ -186,7 +186,7 @@ impl Stage {
 }
 
 impl Served {
-    /// Every line of its metrics that begins so, without that beginning.
+    /// Every line of its metrics with this prefix, without the prefix.
     pub(crate) async fn metrics(&self, begin: &str) -> Vec<String> {
         let answer = self.ask("/metrics").await;
         assert_eq!(answer.status, 200, "{}", answer.body);

@@ -1,5 +1,5 @@
 //! The same cases with the ledger, the queues and the mailboxes on an emulator of DynamoDB and SQS,
-//! and agents that find their mailboxes there; everything but EC2.
+//! and agents that find their mailboxes there; all of AWS but EC2.
 //!
 //! Not here: the adapters alone (`bullpen-aws` has its contract suites).
 #![expect(clippy::print_stdout, reason = "the counts are reported in docs/benchmarks.md")]
@@ -14,8 +14,8 @@ use crate::call::Call;
 use crate::emulator::EMULATOR;
 use crate::stage::{HASTY, Stage};
 
-/// Whether every world of this run is to be on AWS's storage, whichever module it is of.
-#[expect(clippy::disallowed_methods, reason = "how a test is run is the environment's to say")]
+/// Whether every world of this test program uses AWS's storage.
+#[expect(clippy::disallowed_methods, reason = "the environment says how tests run")]
 pub(crate) fn is_wanted() -> bool {
     std::env::var("BULLPEN_TEST_ENGINE").is_ok_and(|engine| engine == "aws")
 }
@@ -74,8 +74,8 @@ async fn a_killed_provision_is_resumed() {
     stage.verify().await;
 }
 
-/// Answers that are lost after the write landed, throttles, resets, conflicts: the request is
-/// fulfilled all the same, and nothing is doubled.
+/// Answers that are lost after the write landed, throttles, resets, conflicts: the request is still
+/// fulfilled, with no machine twice.
 #[tokio::test]
 async fn a_bad_wire_costs_time_and_nothing_else() {
     let stage = stage(&[]).await;
@@ -102,7 +102,7 @@ async fn a_bad_wire_costs_time_and_nothing_else() {
     assert!(warm.ids().len() == 4);
 }
 
-/// What a warm request costs, agents' calls apart: they go past the proxy.
+/// The calls of a warm request, without its agents' calls, which bypass the proxy.
 #[tokio::test]
 async fn calls_of_a_warm_request() {
     let stage = stage(&[]).await;
@@ -128,9 +128,10 @@ async fn calls_of_a_warm_request() {
     }
 }
 
-/// Missing credentials, no region, no tables: one line that says what to do, and nothing is made.
+/// Missing credentials, no region, no tables: one line that says what to do, and no table is
+/// created.
 #[tokio::test]
-async fn what_is_not_configured_is_said_in_one_line() {
+async fn missing_settings_are_named_in_one_line() {
     let stage = Stage::on_files(&[]).await;
     let engine = |call: Call| {
         call.with("INPUT_ENGINE", "aws")

@@ -1,4 +1,4 @@
-//! One call of the built command: told, started, signalled, waited for.
+//! One call of the built command: its arguments, start, signals and end.
 //!
 //! Not here: the world it runs in (`stage`).
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::waiting::until;
 
-/// Lets some time pass: only ever to sample moments, never to wait for something.
+/// Lets some time pass: only to sample moments, never to wait for an event.
 pub(crate) async fn pass(time: Duration) {
     SystemClock::new().sleep(time).await;
 }
@@ -73,7 +73,7 @@ impl Call {
         self.start().ends().await
     }
 
-    /// Without a runtime, for the very end.
+    /// Runs the command without a runtime, for `drop`.
     pub(crate) fn run_blocking(self) -> Ran {
         let done = self.command().output().expect("the command runs");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it is text");
@@ -97,12 +97,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// What it has told so far.
+    /// Its standard error so far.
     pub(crate) fn talk(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
-    /// Waits until it has told this.
+    /// Waits until its standard error has these words.
     pub(crate) async fn tells(&mut self, words: &str) {
         until(&format!("{words:?} of {}", self.line), async || {
             let over = self.child.try_wait().expect("it is our child").is_some();
@@ -119,7 +119,7 @@ impl Running {
 
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).expect("process ids are small");
-        // One that has ended, and was not waited for, takes it and does nothing.
+        // A process that has ended, but was not waited for, accepts the signal without effect.
         kill_process(Pid::from_raw(pid).expect("it is not zero"), signal).expect("it is ours");
     }
 
@@ -161,7 +161,7 @@ impl Ran {
         self
     }
 
-    /// It has failed with one line that says this.
+    /// Asserts that it failed with one line that has these words.
     #[track_caller]
     pub(crate) fn says(&self, words: &str) -> &Self {
         let error = self.talk.lines().find(|line| line.starts_with("error: "));

@@ -1,4 +1,4 @@
-//! Commands that are asked to end: they fence what they hold in seconds, and no warm machine is lost.
+//! Cancelled commands: they fence their machines within seconds, and lose no warm machine.
 //!
 //! Not here: commands that are killed (`killed`).
 
@@ -18,7 +18,7 @@ const WITHIN: Duration = Duration::from_secs(6);
 
 const BOTH: [(Signal, i32); 2] = [(Signal::INT, 130), (Signal::TERM, 143)];
 
-/// Asks a command to end, which it does in time.
+/// Cancels a command, and asserts that it ends in time.
 async fn cancel(provision: Running, signal: Signal, code: i32) -> Ran {
     let clock = SystemClock::new();
     provision.signal(signal);
@@ -29,7 +29,7 @@ async fn cancel(provision: Running, signal: Signal, code: i32) -> Ran {
     ran
 }
 
-/// D28: what was created and never warm ends at once.
+/// D28: machines that were created and never warm end at once.
 #[tokio::test]
 async fn a_provision_that_is_cancelled_while_machines_boot_leaves_none() {
     for (signal, code) in BOTH {
@@ -48,14 +48,14 @@ async fn a_provision_that_is_cancelled_while_machines_boot_leaves_none() {
     }
 }
 
-/// D14, D28: what was warm is fenced first, and is idle again after the handshake.
+/// D14, D28: the command fences warm machines, and they are idle again after the handshake.
 #[tokio::test]
 async fn a_provision_that_is_cancelled_while_it_claims_gives_everything_back() {
     for (signal, code) in BOTH {
         let stage = Stage::new().await;
         let warm = stage.provision(3, "warm").await;
         stage.release("warm").await;
-        // Agents that do not move acknowledge nothing, so the claims stay claims.
+        // Stopped agents acknowledge nothing, so the claims stay claims.
         let agents = agents(&stage);
         assert_eq!(agents.len(), 3);
         tell_all(&agents, Signal::STOP);
@@ -67,7 +67,7 @@ async fn a_provision_that_is_cancelled_while_it_claims_gives_everything_back() {
         cancel(provision, signal, code).await.says("3 machines go back");
         assert!(stage.states().await.values().all(|state| state == "releasing"));
         tell_all(&agents, Signal::CONT);
-        // Either of the two that a workflow runs next finishes it.
+        // The next release or refresh of the workflow finishes it.
         if signal == Signal::INT {
             stage.release("claims").await;
         }
@@ -76,7 +76,8 @@ async fn a_provision_that_is_cancelled_while_it_claims_gives_everything_back() {
     }
 }
 
-/// D28: a request that is released while it is worked on gets nothing more, and keeps nothing.
+/// D28: a request that is released while `provision` works on it gets no more machines, and keeps
+/// none.
 #[tokio::test]
 async fn a_release_is_the_end_of_a_request_that_is_still_worked_on() {
     let hasty = [("fleet-validation", "5s"), ("warm-up", "6s"), ("clock-skew", "1s")];
@@ -93,7 +94,7 @@ async fn a_release_is_the_end_of_a_request_that_is_still_worked_on() {
     assert_eq!(stage.settles().await.len(), 0);
 }
 
-/// D1, D28: at any moment, the next release or refresh has all that is left to do.
+/// D1, D28: after a cancellation at any moment the next release or refresh cleans everything up.
 #[tokio::test]
 async fn a_provision_that_is_cancelled_at_any_moment_leaves_nothing_unowned() {
     let stage = Stage::with(HASTY).await;
@@ -108,14 +109,14 @@ async fn a_provision_that_is_cancelled_at_any_moment_leaves_nothing_unowned() {
         provision.signal(signal);
         let ran = provision.ends().await;
         assert!(clock.monotonic() < WITHIN, "{ran:#?}");
-        // Before it has taken the signals over it holds nothing; or it was done already.
+        // Before it handles signals it owns no machine; or it was done already.
         assert!([None, Some(code), Some(0)].contains(&ran.code), "{ran:#?}");
         if number % 2 == 0 {
             stage.release(&format!("at{millis}")).await;
         }
     }
     let idle = stage.settles().await;
-    assert!(idle.len() >= 2, "those that were warm before are warm still");
+    assert!(idle.len() >= 2, "the machines that were warm before are still warm");
     stage.reuses(&idle).await;
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::stage::{Provisioned, Stage};
 
-/// D5, D13: no request creates what it could have reused, however many look at once.
+/// D5, D13: no request creates a machine that it could have reused, with many requests at once.
 #[tokio::test]
 async fn twelve_requests_share_twenty_four_warm_machines_and_create_the_rest() {
     let stage = Stage::new().await;
@@ -28,8 +28,8 @@ async fn twelve_requests_share_twenty_four_warm_machines_and_create_the_rest() {
     stage.verify().await;
 }
 
-/// D26, D30: a ceiling is held by all requests together, and who finds no room says so and leaves
-/// nothing.
+/// D26, D30: all requests together keep a ceiling, and a request that finds no place says so and
+/// leaves no machine.
 #[tokio::test]
 async fn under_a_ceiling_of_twenty_five_of_ten_requests_for_four_succeed() {
     let stage = Stage::new().await;
@@ -57,7 +57,7 @@ async fn under_a_ceiling_of_twenty_five_of_ten_requests_for_four_succeed() {
     verified.run().await.exits(0);
 }
 
-/// D27: one request that is made twice at once is one request.
+/// D27: the same request, made twice at once, is one request.
 #[tokio::test]
 async fn the_same_request_twice_at_once_never_doubles() {
     let stage = Stage::new().await;
@@ -84,7 +84,7 @@ async fn the_same_request_twice_at_once_never_doubles() {
     stage.verify().await;
 }
 
-/// D26: a fleet without room for all gives what it has, and it goes back with the failed request.
+/// D26: a fleet without capacity for all gives what it has, and the failed request gives it back.
 #[tokio::test]
 async fn a_fleet_without_room_for_all_is_told_as_that() {
     let stage = Stage::new().await;

@@ -1,6 +1,6 @@
-//! Which machines are not handed out again: worn out, built otherwise, of a class that changed.
+//! Machines that are not reused: worn out, outdated, or of a class that changed.
 //!
-//! Not here: whose machine it may be (`trust`).
+//! Not here: trust groups (`trust`).
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ async fn types(stage: &Stage) -> Value {
     stage.status().await["instances"].clone()
 }
 
-/// D46: a machine serves so many owners and no more.
+/// D46: a machine serves a limited number of owners.
 #[tokio::test]
 async fn the_third_use_is_a_new_machine() {
     let stage = Stage::with(&[("uses-max", "2")]).await;
@@ -31,7 +31,7 @@ async fn the_third_use_is_a_new_machine() {
     assert_ne!(third.ids(), first.ids());
 }
 
-/// D47: what a machine is built from has changed, so those that are idle are not reused.
+/// D47: the settings of new machines have changed, so idle ones are not reused.
 #[tokio::test]
 async fn a_changed_script_leaves_old_machines_unused() {
     let stage = Stage::new().await;
@@ -50,7 +50,7 @@ async fn a_changed_script_leaves_old_machines_unused() {
     assert_eq!((again.counts(), again.ids()), ((2, 0), new.ids()));
 }
 
-/// D9: a machine is what it was at its launch, whatever its class is called today.
+/// D9: a machine keeps the size of its launch, even if its class has another size today.
 #[tokio::test]
 async fn a_class_that_grew_does_not_hand_out_its_smaller_machines() {
     let stage = Stage::new().await;
@@ -67,7 +67,7 @@ async fn a_class_that_grew_does_not_hand_out_its_smaller_machines() {
     assert_eq!((again.counts(), again.ids()), ((1, 0), large.ids()));
 }
 
-/// D10: a class that is no more is drained, and its queue goes with its last machine.
+/// D10: a removed class is drained, and its queue is removed with its last machine.
 #[tokio::test]
 async fn a_removed_class_is_drained_and_its_queue_removed() {
     let hasty = [

@@ -1,7 +1,7 @@
-//! Commands, agents and supervisors killed at sampled moments. Whatever they left is set right by
-//! `refresh`, or by running the command again.
+//! Commands, agents and supervisors killed at sampled moments. `refresh`, or the same command
+//! again, cleans up what they left.
 //!
-//! Not here: commands that are asked to end (`cancelled`).
+//! Not here: cancelled commands (`cancelled`).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::call::pass;
 use crate::stage::{HASTY, Provisioned, Stage};
 use crate::waiting::until;
 
-/// When something is killed, in milliseconds: dense where a command begins, up to where it ends.
+/// The moments of the kills, in milliseconds: dense at a command's beginning, up to its end.
 const MOMENTS: [u64; 12] = [0, 2, 5, 10, 20, 40, 80, 160, 240, 320, 480, 960];
 
 const SHORT_RUNTIME: &[(&str, &str)] =
@@ -24,7 +24,7 @@ fn moment(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// D1, D16, D21, D22, D23, D25, D28: a provision that dies anywhere leaves nothing for good.
+/// D1, D16, D21, D22, D23, D25, D28: a provision that dies at any moment leaves nothing for good.
 #[tokio::test]
 async fn a_killed_provision_leaves_no_orphan_and_loses_no_machine() {
     let stage = Stage::with(HASTY).await;
@@ -38,11 +38,11 @@ async fn a_killed_provision_leaves_no_orphan_and_loses_no_machine() {
         provision.ends().await;
     }
     let idle = stage.settles().await;
-    assert!(!idle.is_empty(), "at least those that were warm before any was killed");
+    assert!(!idle.is_empty(), "at least the machines that were warm before the first kill");
     stage.reuses(&idle).await;
 }
 
-/// D24, D38: whatever a release did not come to is done by the reaper, and every machine is warm.
+/// D24, D38: the reaper does the rest of a killed release, and every machine is warm.
 #[tokio::test]
 async fn a_killed_release_loses_no_machine() {
     let stage = Stage::with(SHORT_RUNTIME).await;
@@ -66,7 +66,7 @@ async fn a_killed_release_loses_no_machine() {
     stage.reuses(&idle).await;
 }
 
-/// D43, D44: an agent that dies comes back and goes on; its request notices nothing.
+/// D43, D44: an agent that dies comes back and continues; its request notices nothing.
 #[tokio::test]
 async fn a_killed_agent_comes_back_and_goes_on() {
     let stage = Stage::new().await;
@@ -95,7 +95,7 @@ async fn a_killed_agent_comes_back_and_goes_on() {
     stage.reuses(&idle).await;
 }
 
-/// D39, D44: a machine whose supervisor dies is gone, whatever of it still runs.
+/// D39, D44: a machine whose supervisor dies is gone, even if some of its processes still run.
 #[tokio::test]
 async fn a_killed_supervisor_takes_its_whole_machine_along() {
     let stage = Stage::with(HASTY).await;
@@ -115,7 +115,8 @@ async fn a_killed_supervisor_takes_its_whole_machine_along() {
         calls.push(provision);
     }
     for call in calls {
-        // Fulfilled with another machine, or by this one before it was noticed, or not at all.
+        // Fulfilled with another machine, or with this one before its end was noticed, or not at
+        // all.
         let ran = call.ends().await;
         assert!(matches!(ran.code, Some(0 | 1)), "{ran:#?}");
     }
@@ -124,7 +125,7 @@ async fn a_killed_supervisor_takes_its_whole_machine_along() {
     stage.reuses(&idle).await;
 }
 
-/// D27: the same request again is the same request: it goes on and never doubles.
+/// D27: the same request again is the same request: it continues and never doubles.
 #[tokio::test]
 async fn a_killed_provision_is_resumed_and_never_doubles() {
     let stage = Stage::new().await;
@@ -151,7 +152,7 @@ async fn a_killed_provision_is_resumed_and_never_doubles() {
     stage.verify().await;
 }
 
-/// D21: machines that were launched and not recorded are found by their launch, whoever comes next.
+/// D21: resume, release and refresh find unrecorded machines by their launch.
 #[tokio::test]
 async fn machines_that_were_never_recorded_are_adopted_or_ended() {
     for next in ["resume", "release", "refresh"] {
@@ -161,8 +162,8 @@ async fn machines_that_were_never_recorded_are_adopted_or_ended() {
         let provision = stage.bullpen(line).start();
         let ledger = Connection::open(stage.state().join("ledger.db")).expect("it is there");
         until("launch", async || (!stage.machines().is_empty()).then_some(())).await;
-        // From here on nothing can be recorded.
-        ledger.execute_batch("BEGIN IMMEDIATE").expect("nobody holds it for long");
+        // From here on no process can record a machine.
+        ledger.execute_batch("BEGIN IMMEDIATE").expect("other writers are quick");
         provision.signal(Signal::KILL);
         provision.ends().await;
         ledger.execute_batch("ROLLBACK").expect("it was begun");
@@ -178,7 +179,7 @@ async fn machines_that_were_never_recorded_are_adopted_or_ended() {
             "release" => {
                 stage.bullpen("release --request 9.1.lost").run().await.exits(0);
                 assert_eq!(stage.status().await["unrecorded"], Value::Array(Vec::new()));
-                // One that is warm by now goes back to the pool like any other.
+                // A machine that is warm by now returns to the pool like any other.
                 stage.settles().await;
                 stage.verify().await;
             }

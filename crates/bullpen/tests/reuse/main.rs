@@ -1,13 +1,13 @@
 //! Reuse-first provisioning, end to end: the built command, its supervisors, agents and runners as
-//! processes, and a stand-in GitHub. Every wait is for something that happens.
+//! processes, and a stand-in GitHub. Every wait is for a condition.
 //!
-//! What went wrong in the design this one follows has a number, and a test that shows it gone:
+//! Each defect of the design before this one has a number, and a test that shows it gone:
 //!
 //! | defect | test |
 //! |---|---|
 //! | D1, D16, D23, D25 | `killed::a_killed_provision_leaves_no_orphan_and_loses_no_machine` |
 //! | D2, D19, D43 | `watchdog::a_short_outage_of_the_stores_ends_nothing` |
-//! | D3, D7, D8, D11, D12, D15 | `pool::whatever_becomes_of_the_queues_messages_every_idle_machine_is_found` |
+//! | D3, D7, D8, D11, D12, D15 | `pool::every_idle_machine_is_found_in_spite_of_damaged_messages` |
 //! | D4 | `warm::a_request_for_spot_costs_an_on_demand_request_none_of_its_warm_machines` |
 //! | D5 | `crowd::twelve_requests_share_twenty_four_warm_machines_and_create_the_rest` |
 //! | D6 | `warm::three_are_created_then_reused_then_made_up_to_five` |
@@ -19,7 +19,7 @@
 //! | D18 | `outage::*` |
 //! | D20 | core: `a_renewal_never_shortens_a_lease`; sim: every world renews |
 //! | D21 | `killed::machines_that_were_never_recorded_are_adopted_or_ended`, `watchdog::a_machine_without_a_record_ends_by_its_watchdog` |
-//! | D22 | `watchdog::a_script_that_hangs_is_ended_without_anybody_looking`; sim: `a_reaper_that_forgets_created_machines_is_found` |
+//! | D22 | `watchdog::a_script_that_hangs_is_ended_without_a_refresh`; sim: `a_reaper_that_forgets_created_machines_is_found` |
 //! | D24, D38 | `killed::a_killed_release_loses_no_machine` |
 //! | D26 | `trust::a_machine_that_died_while_idle_is_replaced` |
 //! | D27 | `killed::a_killed_provision_is_resumed_and_never_doubles` |
@@ -39,11 +39,10 @@
 //! | D45 | embedded: `a_waiter_is_woken_by_another_handles_write` |
 //! | D46 | `fitness::the_third_use_is_a_new_machine` |
 //! | D47 | `fitness::a_changed_script_leaves_old_machines_unused` |
-//! | D48 | nothing: machines of this host have no template |
+//! | D48 | none: machines of this host have no template |
 //! | D54 | `trust::*` |
 //! | D59 | `watchdog::a_machine_whose_script_fails_ends_at_once_and_its_request_says_why` |
-//!
-//! Not here: the same engine under faults that processes cannot be made to have (`bullpen-sim`).
+//! Not here: the same engine under faults that tests cannot cause in processes (`bullpen-sim`).
 
 #[cfg(feature = "aws")]
 mod aws;

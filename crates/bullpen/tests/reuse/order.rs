@@ -1,6 +1,6 @@
-//! `refresh` and what it must not do; state of a newer version; inputs that are wrong.
+//! `refresh` and its limits; state of a newer version; wrong inputs.
 //!
-//! Not here: what it sets right after a kill (`killed`).
+//! Not here: cleaning up after a kill (`killed`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,7 +35,7 @@ fn read(database: &Path) -> rusqlite::Result<BTreeMap<String, Vec<String>>> {
     Ok(tables)
 }
 
-/// What refresh would have to do: machines that are past their time, settings that are new.
+/// A world with work for a refresh: machines past their time, new settings.
 async fn untidy() -> Stage {
     let hasty = [
         ("idle-released", "2s"),
@@ -49,12 +49,12 @@ async fn untidy() -> Stage {
     stage
 }
 
-/// Every step is told apart. A dry run is told in the same words, and writes nothing.
+/// Every step has a line of its own. A dry run reports in the same words, and writes nothing.
 #[tokio::test]
 async fn a_dry_run_writes_nothing_and_says_what_it_would_do() {
     let stage = untidy().await;
     let (ledger, mailbox) = (stage.state().join("ledger.db"), stage.state().join("mailbox.db"));
-    // Agents go on beating; what they are told is in the inboxes.
+    // Agents still send heartbeats; only the inboxes have the orders.
     let all = || (rows(&ledger), rows(&mailbox).remove("inboxes").expect("it is there"));
     let dry = until("something to do", async || {
         let before = all();
@@ -70,7 +70,7 @@ async fn a_dry_run_writes_nothing_and_says_what_it_would_do() {
     assert_eq!(stage.states().await.len(), 2, "they are still there");
 }
 
-/// D41: one step that fails stops no other.
+/// D41: a failing step stops no other.
 #[tokio::test]
 async fn a_refresh_that_github_refuses_reaps_all_the_same() {
     let stage = untidy().await;
@@ -103,8 +103,8 @@ async fn two_refreshes_at_once_are_harmless() {
     stage.verify().await;
 }
 
-/// The databases, and everything beside the one of this name. What SQLite keeps beside another one
-/// comes and goes with whoever opens it.
+/// The databases, and all files beside the database of this name. SQLite's files beside the other
+/// database come and go with each process that opens it.
 fn bytes(state: &Path, refused: &str) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(state).expect("it is there").map(|entry| entry.expect("an entry"));
     let files = entries.filter(|entry| entry.path().is_file());
@@ -121,7 +121,7 @@ fn raise_version(database: &Path, by: i32) -> rusqlite::Result<()> {
     let db = Connection::open(database)?;
     let now: i32 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     db.pragma_update(None, "user_version", now + by)?;
-    // So that nothing of it is left beside the file itself.
+    // Moves all pages from the write-ahead log into the file itself.
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
@@ -144,7 +144,7 @@ async fn a_state_of_a_newer_version_is_refused_and_left_as_it_is() {
     stage.verify().await;
 }
 
-/// D34: what makes no sense is refused in one line, before anything is touched.
+/// D34: a wrong input is refused in one line, before any change.
 #[tokio::test]
 async fn wrong_inputs_are_refused_in_one_line() {
     let stage = Stage::new().await;

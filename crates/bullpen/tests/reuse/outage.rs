@@ -1,6 +1,6 @@
-//! GitHub is down, or refuses: no machine pays for it.
+//! GitHub is down, or refuses: no machine ends because of it.
 //!
-//! Not here: the store being away (`watchdog`).
+//! Not here: outages of the store (`watchdog`).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::stage::{Stage, TOKEN};
 use crate::waiting::until;
 
-/// A world with two warm machines, and what its status is.
+/// A world with two warm machines, and its status.
 async fn two_warm() -> (Stage, Value) {
     let stage = Stage::new().await;
     stage.provision(2, "warm").await;
@@ -50,7 +50,7 @@ async fn a_github_that_is_not_there_touches_nothing() {
     assert_eq!(stage.status().await, before);
 }
 
-/// D18: a revoked token, or a rate limit, is the caller's to know about.
+/// D18: the caller learns of a revoked token, or of a rate limit.
 #[tokio::test]
 async fn a_refused_credential_touches_nothing_and_says_what_to_do() {
     let (stage, before) = two_warm().await;
@@ -67,7 +67,7 @@ async fn a_refused_credential_touches_nothing_and_says_what_to_do() {
     assert_eq!(stage.status().await, before);
 }
 
-/// D18: where the agents are the first to notice, each machine goes back unharmed.
+/// D18: where the agents are the first to notice, each machine returns to idle.
 #[tokio::test]
 async fn what_agents_cannot_register_at_github_is_idle_again() {
     let (stage, _) = two_warm().await;
@@ -78,7 +78,7 @@ async fn what_agents_cannot_register_at_github_is_idle_again() {
         stage.github.pull(|levers| {
             (levers.outage, levers.refuse_credentials) = (outage, refuse);
         });
-        // With a kept token, so that nothing is asked of GitHub before the agents do.
+        // With a kept token, so that the agents are the first to call GitHub.
         let provision = stage.bullpen("provision --count 2 --name more --deadline 60s");
         let failed = provision.without("INPUT_GITHUB_TOKEN").run().await;
         failed.exits(69).says("no other machine could have helped");

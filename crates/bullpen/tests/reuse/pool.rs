@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::stage::Stage;
 use crate::waiting::until;
 
-/// D1, D3, D7, D8, D11, D12, D15: messages that are lost, garbled, doubled, of another class, expired
-/// or of a generation long gone cost time and no machine.
+/// D1, D3, D7, D8, D11, D12, D15: messages that are lost, garbled, doubled, of another class,
+/// expired or of an old generation cost time and no machine.
 #[tokio::test]
-async fn whatever_becomes_of_the_queues_messages_every_idle_machine_is_found() {
+async fn every_idle_machine_is_found_in_spite_of_damaged_messages() {
     let stage = Stage::new().await;
     let warm = stage.provision(3, "warm").await;
     stage.release("warm").await;
@@ -45,7 +45,8 @@ async fn whatever_becomes_of_the_queues_messages_every_idle_machine_is_found() {
     stage.verify().await;
 }
 
-/// D31, D32: two requests of one run have machines of their own; one that is over can be made again.
+/// D31, D32: two requests of one run have machines of their own; a released request can be made
+/// again.
 #[tokio::test]
 async fn a_release_takes_its_own_requests_machines_and_no_others() {
     let stage = Stage::new().await;
@@ -84,7 +85,7 @@ async fn what_a_run_that_is_over_still_holds_is_released_by_refresh() {
     stage.reuses(&idle).await;
 }
 
-/// D35: a job that takes longer than its request may is let finish.
+/// D35: a job that takes longer than its request's limit may finish.
 #[tokio::test]
 async fn a_job_extends_the_time_of_its_machine() {
     let stage = Stage::with(&[("max-runtime-workflow", "2s"), ("clock-skew", "1s")]).await;

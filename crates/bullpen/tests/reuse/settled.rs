@@ -1,6 +1,6 @@
-//! What must be so once everything that somebody left behind was set right.
+//! Checks of a settled world: every leftover of a killed or cancelled command is cleaned up.
 //!
-//! Not here: who left it (`killed`, `cancelled`).
+//! Not here: the kills and cancellations (`killed`, `cancelled`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ impl Stage {
         paths.filter(|path| path.join("machine.json").exists()).collect()
     }
 
-    /// The directories of those that were launched for the request of this name.
+    /// The directories of machines that were launched for the request of this name.
     pub(crate) fn launched_for(&self, name: &str) -> Vec<PathBuf> {
         let intent = format!("\"local.1.{name}.");
         let is_its = |path: &PathBuf| {
@@ -30,8 +30,8 @@ impl Stage {
         self.machines().into_iter().filter(is_its).collect()
     }
 
-    /// Refreshes until nobody owns anything and every machine that is left is idle; then looks
-    /// whether anything is amiss. Returns the idle ones.
+    /// Refreshes until no machine has an owner and every remaining machine is idle; then checks
+    /// processes and ledger. Returns the idle machines.
     pub(crate) async fn settles(&self) -> BTreeSet<String> {
         let mut last = Value::Null;
         let settled = until("settled world", async || {
@@ -53,7 +53,7 @@ impl Stage {
         idle
     }
 
-    /// Every idle machine is found by the next request: none is lost.
+    /// Asserts that the next request finds every idle machine: none is lost.
     pub(crate) async fn reuses(&self, idle: &BTreeSet<String>) {
         if idle.is_empty() {
             return;

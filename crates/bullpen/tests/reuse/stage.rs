@@ -1,9 +1,8 @@
 //! The world of a test: a state directory, a GitHub, and the commands that a workflow would run.
+//! Machines, agents and jobs are real processes. Dropping a world destroys everything that its test
+//! left behind; a process that is left after that fails the test.
 //!
-//! Machines, agents and jobs are real processes. Whatever a test leaves behind is destroyed with its
-//! world, and a process that is left after that fails the test.
-//!
-//! Not here: any case.
+//! Not here: any test.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +22,7 @@ use crate::call::{Call, Ran};
 use crate::waiting::until;
 use crate::world::{processes_under, stack_file};
 
-/// Checks that only a broken product fails, however busy the host is.
+/// Limits that only a broken product exceeds, even on a busy host.
 const PATIENT: &[(&str, &str)] = &[
     ("assignment-acknowledged", "60s"),
     ("registration", "60s"),
@@ -32,8 +31,8 @@ const PATIENT: &[(&str, &str)] = &[
     ("forge-patience", "2s"),
 ];
 
-/// The same for worlds that wait for somebody's time to be up: a killed command's claims, machines
-/// and launches are let go of within half a minute.
+/// Limits for worlds that wait for leases and deadlines: a killed command's claims, machines and
+/// launches are free again within half a minute.
 pub(crate) const HASTY: &[(&str, &str)] = &[
     ("assignment-acknowledged", "8s"),
     ("registration", "8s"),
@@ -47,7 +46,7 @@ pub(crate) const HASTY: &[(&str, &str)] = &[
     ("clock-skew", "1s"),
 ];
 
-/// What its GitHub knows a person by.
+/// The token of a person at the stand-in GitHub.
 pub(crate) const TOKEN: &str = "ghp_of_a_person";
 
 /// A world.
@@ -63,7 +62,7 @@ impl Stage {
         Self::with(&[]).await
     }
 
-    /// With these limits in its `bullpen.toml`.
+    /// A world with these limits in its `bullpen.toml`.
     pub(crate) async fn with(limits: &[(&str, &str)]) -> Self {
         #[cfg(feature = "aws")]
         if crate::aws::is_wanted() {
@@ -72,7 +71,7 @@ impl Stage {
         Self::on_files(limits).await
     }
 
-    /// With its ledger, queues and mailboxes in the emulator, and the tables made.
+    /// A world with its ledger, queues and mailboxes in the emulator, and the tables created.
     #[cfg(feature = "aws")]
     pub(crate) async fn on_aws(limits: &[(&str, &str)]) -> Self {
         let mut stage = Self::on_files(limits).await;
@@ -105,7 +104,7 @@ impl Stage {
         stage
     }
 
-    /// From now on these limits hold.
+    /// Replaces the limits.
     pub(crate) fn limit(&self, limits: &[(&str, &str)]) {
         let text = stack_file(PATIENT.iter().chain(limits));
         fs::write(self.path("bullpen.toml"), text).expect("it can be written");
@@ -131,14 +130,14 @@ impl Stage {
         self.state().join("machines").join(id)
     }
 
-    /// A command of this world, its words between white space.
+    /// A command of this world; white space separates its arguments.
     pub(crate) fn bullpen(&self, line: &str) -> Call {
         let number = self.calls.get() + 1;
         self.calls.set(number);
         Call::new(line, &self.environment, &self.path(&format!("call-{number}")))
     }
 
-    /// A request that is fulfilled.
+    /// Provisions a request, and asserts that it is fulfilled.
     pub(crate) async fn provision(&self, count: usize, name: &str) -> Provisioned {
         let line = format!("provision --count {count} --name {name} --json");
         let provisioned = Provisioned(self.bullpen(&line).run().await.json());
@@ -146,7 +145,7 @@ impl Stage {
         provisioned
     }
 
-    /// A request by that name is released, and nothing of it is waited for any more.
+    /// Releases the request of this name, and asserts that the release waits for no machine.
     pub(crate) async fn release(&self, name: &str) -> Value {
         let released = self.bullpen(&format!("release --name {name} --json")).run().await.json();
         assert_eq!(released["waiting"], Value::Array(Vec::new()), "{released}");
@@ -171,12 +170,12 @@ impl Stage {
         instances.iter().map(|one| (text(&one["id"]), text(&one["state"]))).collect()
     }
 
-    /// The invariants hold.
+    /// Asserts the ledger's invariants.
     pub(crate) async fn verify(&self) {
         self.bullpen("ledger verify").run().await.exits(0);
     }
 
-    /// Everything that runs on this world's machines.
+    /// All processes of this world's machines.
     pub(crate) fn processes(&self) -> Vec<Identity> {
         processes_under(&self.state().join("machines"))
     }
@@ -192,7 +191,7 @@ impl Stage {
         self.github.submit(order).id
     }
 
-    /// A job for this label runs well; returns the name of its runner.
+    /// Runs a job for this label to success; returns the name of its runner.
     pub(crate) async fn runs_job(&self, label: &str, script: &str) -> String {
         let job = self.job(label, script);
         let over = until("end of the job", async || {
@@ -200,7 +199,7 @@ impl Stage {
         })
         .await;
         assert_eq!(over.conclusion, Some(Conclusion::Success), "{script}");
-        over.runner.expect("somebody ran it")
+        over.runner.expect("a runner ran it")
     }
 
     /// The runners that are online with this label.
@@ -229,7 +228,7 @@ impl Drop for Stage {
     }
 }
 
-/// What `provision --json` said.
+/// The output of `provision --json`.
 #[derive(Debug)]
 pub(crate) struct Provisioned(pub(crate) Value);
 

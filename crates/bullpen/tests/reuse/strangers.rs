@@ -1,6 +1,6 @@
-//! Jobs of other runs that name a request's label, and a request of one job a runner.
+//! Jobs of other runs that name a request's label, and requests with one job per runner.
 //!
-//! Not here: what one owner leaves to the next (`trust`).
+//! Not here: cleaning between owners (`trust`).
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::call::Ran;
 use crate::stage::{Provisioned, Stage};
 use crate::waiting::until;
 
-/// The run that asks for machines, and one that does not.
+/// The run that asks for machines, and the run of a stranger.
 const OURS: u64 = 7;
 const THEIRS: u64 = 4_242;
 
@@ -29,7 +29,7 @@ fn job_of(stage: &Stage, run: u64, label: &str, script: &str) -> u64 {
     stage.github.submit(order).id
 }
 
-/// A job of the request's own run ends well.
+/// Runs a job of the request's own run to success.
 async fn ours_runs(stage: &Stage, label: &str) {
     let job = job_of(stage, OURS, label, "true");
     let over = until("end of our job", async || stage.github.job(job)?.conclusion).await;
@@ -50,13 +50,13 @@ fn always(marker: &Path) -> String {
     format!("# if: always()\ntouch {}", marker.display())
 }
 
-/// A fork can work out `warm-<run>.<attempt>.<name>`, and no runner has that label.
+/// A fork can guess `warm-<run>.<attempt>.<name>`, and no runner has that label.
 #[tokio::test]
 async fn a_job_that_guesses_a_requests_label_gets_no_runner() {
     let stage = Stage::new().await;
     let provisioned = provision(&stage, 1).await;
     let guessed = job_of(&stage, THEIRS, &format!("warm-{OURS}.1.build"), "true");
-    // GitHub gives jobs away in the order they were queued.
+    // GitHub assigns jobs in the order in which they were queued.
     ours_runs(&stage, provisioned.label()).await;
     assert_eq!(stage.github.job(guessed).expect("it was queued").status, "queued");
     let bits = provisioned.label().strip_prefix("warm-7.1.build.").expect("the bits follow the id");
@@ -64,8 +64,8 @@ async fn a_job_that_guesses_a_requests_label_gets_no_runner() {
     release(&stage).await.exits(0);
 }
 
-/// GitHub shows the label of a queued job to all who may read the repository, so a stranger can know
-/// the whole of it. None of the stranger's steps runs, and its machine is not used again.
+/// GitHub shows the label of a queued job to all readers of the repository, so a stranger can know
+/// the whole label. None of the stranger's steps runs, and its machine is not used again.
 #[tokio::test]
 async fn a_job_of_another_run_runs_no_step_and_its_machine_ends() {
     let stage = Stage::new().await;
@@ -122,8 +122,8 @@ async fn a_run_of_a_fork_gets_no_used_machine_and_leaves_none() {
     stage.verify().await;
 }
 
-/// Running a request again, also after the first command was killed, finds the label that its runners
-/// have; a request that is made anew has another one.
+/// Running a request again, also after a kill, finds the label of its runners; a request that
+/// begins anew has another label.
 #[tokio::test]
 async fn a_label_survives_a_resume_and_dies_with_its_incarnation() {
     let stage = Stage::new().await;
@@ -137,8 +137,8 @@ async fn a_label_survives_a_resume_and_dies_with_its_incarnation() {
     release(&stage).await.exits(0);
 }
 
-/// A job with the credential, on a runner that others' jobs may share, is warned before it does anything;
-/// and a token that is read from a file is masked first.
+/// A control job on a runner that other workflows may use is warned first; and a token that is read
+/// from a file is masked before that.
 #[tokio::test]
 async fn a_control_job_on_a_self_hosted_runner_is_warned() {
     let stage = Stage::new().await;

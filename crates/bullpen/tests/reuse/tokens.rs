@@ -6,18 +6,18 @@ use std::fs;
 
 use crate::stage::{Stage, TOKEN};
 
-/// No process of this machine has this in its arguments, which every user can read.
+/// Asserts that no process of this host has this in its arguments, which every user can read.
 #[track_caller]
 fn is_in_no_argument(secret: &str) {
     for process in fs::read_dir("/proc").expect("this is Linux").flatten() {
-        // Others end while this looks.
+        // Other processes end during the scan.
         let Ok(line) = fs::read(process.path().join("cmdline")) else { continue };
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         assert!(!line.contains(secret), "{line}");
     }
 }
 
-/// D42: a token that is about to end is not handed out, and one that refresh kept is enough.
+/// D42: a token that is about to expire is not handed out, and a token that refresh kept suffices.
 #[tokio::test]
 async fn with_kept_tokens_provision_and_release_need_no_credential() {
     let stage = Stage::new().await;

@@ -1,13 +1,13 @@
-//! Whose machine it may be, and what one owner leaves to the next: nothing.
+//! Trust groups, and machines that are clean for the next owner.
 //!
-//! Not here: machines that nobody may have again (`fitness`).
+//! Not here: machines that are not reused (`fitness`).
 
 use std::fs;
 
 use crate::stage::Stage;
 use crate::waiting::until;
 
-/// D54: a machine that ran one repository's code is not given to another's.
+/// D54: a machine that ran one repository's code does not serve another repository.
 #[tokio::test]
 async fn a_machine_stays_with_its_repository() {
     let stage = Stage::new().await;
@@ -20,7 +20,7 @@ async fn a_machine_stays_with_its_repository() {
     assert_eq!((again.counts(), again.ids()), ((2, 0), ours.ids()));
 }
 
-/// D54: files and processes of one owner are gone before the next one comes.
+/// D54: files and processes of one owner are gone before the next owner comes.
 #[tokio::test]
 async fn nothing_of_one_owner_is_left_for_the_next() {
     let stage = Stage::new().await;
@@ -51,7 +51,7 @@ async fn nothing_of_one_owner_is_left_for_the_next() {
     assert_eq!(found, "", "what the job wrote is still on its machine");
 }
 
-/// D26, D44: who is dead does not look alive. A machine whose supervisor was killed is not handed out.
+/// D26, D44: a machine whose supervisor was killed is not handed out.
 #[tokio::test]
 async fn a_machine_that_died_while_idle_is_replaced() {
     let stage = Stage::with(&[

@@ -1,6 +1,6 @@
-//! Reuse first: what was released is handed out again, and only what is missing is created.
+//! Reuse first: a request gets released machines again, and creates only the missing ones.
 //!
-//! Not here: who may not have it (`trust`, `fitness`), or what happens when somebody is killed.
+//! Not here: machines that a request may not have (`trust`, `fitness`), or kills (`killed`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -82,7 +82,7 @@ async fn the_step_that_asked_gets_the_values_as_outputs() {
     assert_eq!(first, ["request", "label"], "both are told before any machine is asked for");
 }
 
-/// D4: reading the pool for one usage hides nothing from a request for the other.
+/// D4: a request that reads the pool for one usage hides no machine from a request for the other.
 #[tokio::test]
 async fn a_request_for_spot_costs_an_on_demand_request_none_of_its_warm_machines() {
     let stage = Stage::new().await;

@@ -1,4 +1,4 @@
-//! Machines that nobody looks after end by themselves.
+//! Machines without a control plane end by themselves.
 //!
 //! Not here: machines whose supervisor is dead (`killed`).
 
@@ -26,8 +26,8 @@ use crate::waiting::until;
 
 const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
 
-/// Launches one machine that no record speaks of, as a provision does that dies right then. Limits
-/// do not let the watchdog be this short, so the fleet is spoken to directly.
+/// Launches a machine without a record, like a provision that dies right after its launch. The
+/// limits do not allow so short a watchdog, so the test calls the fleet directly.
 async fn launch_unrecorded(stage: &Stage, mailbox: &Path, watchdog: Duration) {
     let command = vec![BULLPEN.to_owned(), "stand-in-runner".to_owned()];
     let url = format!("{}/acme/app", stage.github.url());
@@ -67,7 +67,7 @@ fn ended_by(stage: &Stage) -> Option<String> {
     Some(boot["phase"]["ended"]["by"].as_str()?.to_owned())
 }
 
-/// D21: a machine that was launched and never recorded ends by its watchdog, and nobody is needed.
+/// D21: a machine that was launched and never recorded ends by its watchdog alone.
 #[tokio::test]
 async fn a_machine_without_a_record_ends_by_its_watchdog() {
     let stage = Stage::new().await;
@@ -79,7 +79,7 @@ async fn a_machine_without_a_record_ends_by_its_watchdog() {
     assert_eq!(ended_by(&stage).as_deref(), Some("watchdog"));
 }
 
-/// D21: an agent that never gets at its store is ended, too.
+/// D21: a machine whose agent never reaches its store ends, too.
 #[tokio::test]
 async fn a_machine_whose_store_never_comes_back_ends_by_its_watchdog() {
     let stage = Stage::new().await;
@@ -89,8 +89,8 @@ async fn a_machine_whose_store_never_comes_back_ends_by_its_watchdog() {
     assert_eq!(ended_by(&stage).as_deref(), Some("watchdog"));
 }
 
-/// D2, D19, D43: a store that takes no writes for seconds costs nobody anything, not even those who
-/// are being claimed.
+/// D2, D19, D43: a store that accepts no writes for seconds costs no machine, not even during a
+/// claim.
 #[tokio::test]
 async fn a_short_outage_of_the_stores_ends_nothing() {
     let stage = Stage::new().await;
@@ -98,7 +98,7 @@ async fn a_short_outage_of_the_stores_ends_nothing() {
     stage.release("one").await;
     for (store, seconds) in [("mailbox.db", 7), ("ledger.db", 3)] {
         let db = Connection::open(stage.state().join(store)).expect("it is there");
-        db.execute_batch("BEGIN IMMEDIATE").expect("nobody holds it for long");
+        db.execute_batch("BEGIN IMMEDIATE").expect("other writers are quick");
         let provision = stage.bullpen("provision --count 2 --name more --json").start();
         pass(Duration::from_secs(seconds)).await;
         db.execute_batch("ROLLBACK").expect("it was begun");
@@ -109,12 +109,12 @@ async fn a_short_outage_of_the_stores_ends_nothing() {
     }
 }
 
-/// D22, D59: a script that fails ends its machine at once, and the request says why: not when the
-/// time for validation is over, and not after having tried for as long as it may take.
+/// D22, D59: a script that fails ends its machine at once, and the request says why at once: not
+/// after the time for validation, and not after tries until its deadline.
 #[tokio::test]
 async fn a_machine_whose_script_fails_ends_at_once_and_its_request_says_why() {
     let stage = Stage::new().await;
-    // Any command that fails is the end of it, and its text is nobody else's.
+    // The first failing command ends the script, and the script's text is not the outer shell's.
     let script = "cat <<THAT\nEOF\nTHAT\necho preparing\nfalse\necho done\n";
     stage.bullpen("refresh --pre-runner-script").argument(script).run().await.exits(0);
     for how in ["--on-partial fail", ""] {
@@ -131,7 +131,7 @@ async fn a_machine_whose_script_fails_ends_at_once_and_its_request_says_why() {
     assert_eq!(stage.states().await.len(), 0);
 }
 
-/// D22, D29: a script that never ends is ended with its machine, and the request says so.
+/// D22, D29: a script that never ends is killed with its machine, and the request says so.
 #[tokio::test]
 async fn a_machine_whose_script_hangs_ends_and_its_request_says_why() {
     let hasty = [("fleet-validation", "6s"), ("warm-up", "7s"), ("clock-skew", "1s")];
@@ -144,9 +144,9 @@ async fn a_machine_whose_script_hangs_ends_and_its_request_says_why() {
     assert_eq!(stage.states().await.len(), 0);
 }
 
-/// D22: the agent of a machine whose request is dead ends it when its script never does.
+/// D22: the agent of a machine whose request is dead ends the machine if its script hangs.
 #[tokio::test]
-async fn a_script_that_hangs_is_ended_without_anybody_looking() {
+async fn a_script_that_hangs_is_ended_without_a_refresh() {
     let hasty = [("fleet-validation", "2s"), ("warm-up", "3s")];
     let stage = Stage::with(&hasty).await;
     let store = stage.bullpen("refresh --pre-runner-script").argument("sleep 1000");

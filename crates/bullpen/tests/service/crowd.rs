@@ -1,6 +1,5 @@
 //! Fifty jobs at once against fifty idle machines with real agents.
-//!
-//! Not here: five hundred, which are simulated (`bullpen-sim`).
+//! Not here: five hundred jobs, which are simulated (`bullpen-sim`).
 #![expect(clippy::print_stdout, reason = "the counts are reported in docs/benchmarks.md")]
 
 use bullpen_github::stand_in::protocol::Conclusion;
@@ -11,10 +10,10 @@ const CROWD: usize = 50;
 
 #[tokio::test]
 async fn fifty_jobs_take_fifty_idle_machines_and_github_never_refuses() {
-    // Whoever asks GitHub as often as other worlds here do has no points left to ask whose code ran:
-    // two crowds within a minute need almost all that reads may have.
+    // With the short intervals of other worlds no points would be left to ask whose code ran: two
+    // crowds within a minute need almost all points for reads.
     let stage = Stage::with(&[("find", "10m"), ("upkeep", "10m")]).await;
-    // As GitHub is, or stricter.
+    // GitHub's limit, or a stricter one.
     stage.github.pull(|levers| levers.points_per_minute = Some(900));
     let _served = stage.serve().await;
     crowd(&stage, "first").await;
@@ -36,7 +35,7 @@ async fn fifty_jobs_take_fifty_idle_machines_and_github_never_refuses() {
     assert_eq!(stage.github.limited(), 0);
 }
 
-/// All run at once, so that no machine serves two of them.
+/// Runs all jobs at once, so that no machine serves two of them.
 async fn crowd(stage: &Stage, gate: &str) {
     let script = stage.gated(gate);
     let job = |number| stage.job(&format!("bullpen/runner=small/tag={gate}-{number}"), &script);

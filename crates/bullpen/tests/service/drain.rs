@@ -1,4 +1,4 @@
-//! Processes that are asked to end, and the next one, which carries on.
+//! Processes that drain, and the next process, which continues.
 //!
 //! Not here: processes that are killed (`killed`).
 
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::stage::{HASTY, Stage};
 use crate::waiting::until;
 
-/// Jobs run on while nobody serves, and whoever serves next gives their machines back.
+/// Jobs run on while no process serves, and the next process gives their machines back.
 #[tokio::test]
 async fn jobs_outlive_the_service_and_the_next_one_settles_them() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
@@ -24,7 +24,7 @@ async fn jobs_outlive_the_service_and_the_next_one_settles_them() {
         assert!(!served.process.is_over());
         served.process.signal(signal);
         served.process.ends().await.exits(code);
-        // Nobody hears of it.
+        // No process hears of it.
         stage.open("go");
         for job in &jobs {
             assert_eq!(stage.over(*job).await.conclusion, Some(Conclusion::Success));
@@ -40,10 +40,10 @@ async fn jobs_outlive_the_service_and_the_next_one_settles_them() {
     }
 }
 
-/// Asked to end with everything half done: what is begun is finished or handed back, and the next
-/// process loses none of it.
+/// A process drains with everything half done: it finishes attempts or hands them back, and the
+/// next process loses no job.
 #[tokio::test]
-async fn what_is_half_done_is_finished_or_handed_back() {
+async fn attempts_under_way_are_finished_or_handed_back() {
     let stage = Stage::with(HASTY).await;
     let served = stage.serve().await;
     let jobs: Vec<u64> = (0..8).map(|_| stage.job("bullpen/runner=small", "true")).collect();

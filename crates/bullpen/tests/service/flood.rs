@@ -11,8 +11,7 @@ use crate::process::within;
 use crate::stage::Stage;
 
 const JOBS: usize = 2_000;
-/// Generous: what a debug build takes with room to spare, and far from what would be kept if each
-/// webhook were.
+/// Generous: more than a debug build takes, and far less than all webhooks together.
 const PEAK_KIB_MAX: u64 = 256 * 1024;
 
 #[tokio::test]

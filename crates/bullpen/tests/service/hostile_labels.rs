@@ -1,4 +1,4 @@
-//! Labels that a fork writes to get a runner which other jobs are given to.
+//! Labels that a fork writes to get a runner to which GitHub gives other jobs.
 //!
 //! Not here: every label that is refused (`bullpen_core::labels::ownership`).
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::stage::{Stage, order};
 
-/// The job that a hostile runner is meant to catch, on which secrets would be.
+/// The label of the job that a hostile runner is meant to catch, with its secrets.
 const VICTIM: &str = "prod-deploy";
 
 fn labelled(labels: &[&str]) -> JobOrder {
@@ -16,8 +16,8 @@ fn labelled(labels: &[&str]) -> JobOrder {
     JobOrder { labels, fork: Some("mallory/app".to_owned()), ..order("", "true") }
 }
 
-/// A pull request asks for a runner that also has the label of deployments, or of another run. No
-/// runner is made for it, so that GitHub never has one to give to the other job.
+/// A pull request asks for a runner that also has the label of deployments, or of another run. The
+/// service makes no runner for it, so that GitHub never has such a runner for the other job.
 #[tokio::test]
 async fn a_job_of_others_is_never_run_on_a_runner_made_for_a_hostile_job() {
     let stage = Stage::new().await;

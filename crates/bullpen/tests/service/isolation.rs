@@ -1,7 +1,7 @@
-//! Jobs that try to reach the service whose host they share: where the service is root, where it is an
-//! ordinary user, and, to show that each attack would succeed, where nothing holds them.
+//! Jobs that attack the service on the same host: where the service is root, where it is an
+//! ordinary user, and, to show that each attack would succeed, without isolation.
 //!
-//! Not here: how jobs are held (`bullpen_agent::runner::confine`).
+//! Not here: how jobs are isolated (`bullpen_agent::runner::confine`).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +17,7 @@ use crate::setup::CONFIG;
 use crate::stage::{APP_KEY, Stage};
 use crate::waiting::until;
 
-/// What a job tries; it notes each attack that works, and waits to be let go.
+/// The attacks of a job; it records each that succeeds, and waits for the test.
 const ATTACKS: &str = r#"
 set +e
 tell() { echo "$1" >>found.new; }
@@ -87,26 +87,26 @@ fn below(directory: &Path, name: &str) -> Option<PathBuf> {
     here.or_else(|| entries.iter().filter(is_real).find_map(|path| below(path, name)))
 }
 
-/// A world that jobs attack, with what a service may have on its host.
+/// A world that jobs attack, with the files that a service may have on its host.
 struct Target {
     stage: Stage,
     /// A user that is no account.
     user: u32,
-    /// What its session would have.
+    /// The run directory of its session.
     run: PathBuf,
-    /// One that is the service's, where this host has cgroups of version 2.
+    /// The service's cgroup, where this host has cgroups of version 2.
     cgroup: Option<PathBuf>,
 }
 
 impl Target {
-    /// Nothing if the test is not root: it gives files away, and becomes another user.
+    /// `None` if the test is not root: it changes owners of files, and runs as another user.
     async fn new(isolation: &str) -> Option<Self> {
         static TARGETS: AtomicU32 = AtomicU32::new(0);
         if !geteuid().is_root() {
             return None;
         }
         let number = TARGETS.fetch_add(1, Ordering::Relaxed);
-        // Not below /tmp, which is covered whatever else is.
+        // Not below /tmp, which is always hidden.
         let mut stage = Stage::configured_in(Path::new("/var/lib"), CONFIG, &[]).await;
         let name = "BULLPEN_PROCESS_FLEET_ISOLATION".to_owned();
         stage.environment.insert(name, isolation.to_owned());
@@ -125,7 +125,7 @@ impl Target {
         }
         fs::create_dir_all(&self.run).expect("a directory");
         self.cgroup.iter().for_each(|at| fs::create_dir(at).expect("the test is root"));
-        // Written by another process, so that no thread's child holds it open.
+        // Another process writes them, so that no thread's child has them open.
         for (from, to) in [(env!("CARGO_BIN_EXE_bullpen"), "bullpen"), (APP_KEY, "secrets/app.pem")]
         {
             let copied = Command::new("cp").arg(from).arg(path(to)).status();
@@ -148,13 +148,13 @@ impl Target {
         }
     }
 
-    /// With the copy of the program that is in its place, as root.
+    /// Runs the world's copy of the program, as root.
     fn run_by_root(mut self) -> Self {
         self.tell_where(0);
         self
     }
 
-    /// Becomes an ordinary user.
+    /// Runs the world's copy of the program, as an ordinary user.
     fn run_by_an_ordinary_user(mut self) -> Self {
         let places = [self.stage.path(""), self.run.clone()];
         let owned = Command::new("chown")
@@ -163,7 +163,7 @@ impl Target {
             .args(places.iter().chain(&self.cgroup))
             .status();
         assert!(owned.expect("chown is there").success());
-        // The test is root, and another user's ledger is not for root to open.
+        // The test is root, and root may not open another user's ledger.
         self.stage.on_files = false;
         self.tell_where(self.user);
         self
@@ -194,7 +194,8 @@ impl Target {
         format!("{}{ATTACKS}", lines.concat())
     }
 
-    /// Serves two jobs that attack, one after the other on the same machine, and says what worked.
+    /// Serves two attacking jobs, one after the other on the same machine; returns the successful
+    /// attacks.
     async fn attacked(&self) -> Vec<String> {
         let stage = &self.stage;
         let served = stage.serve().await;
@@ -230,12 +231,12 @@ impl Drop for Target {
     }
 }
 
-/// Where this host has them, and lets the test make one.
+/// The host's cgroups of version 2, if the test may create one there.
 fn cgroup_of_version_two() -> Option<PathBuf> {
     let at = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
     let at = at.into_iter().find(|at| at.join("cgroup.procs").exists())?;
     let probe = at.join(format!("bullpen-probe-{}", std::process::id()));
-    // Another test may be at it.
+    // Another test may create the same directory.
     let _ = fs::create_dir(&probe);
     let is_there = probe.join("cgroup.procs").exists();
     let _ = fs::remove_dir(probe);
@@ -294,7 +295,7 @@ async fn a_job_of_a_service_that_is_an_ordinary_user_reaches_nothing_of_it() {
     assert!(doctor.data.contains("isolation: jobs have namespaces of their own"), "{doctor:?}");
 }
 
-/// A host without `unshare`, to the service alone.
+/// The service alone sees a host without `unshare`.
 #[tokio::test]
 async fn a_service_that_cannot_hold_its_jobs_does_not_start_where_it_must() {
     let target = Target::new("required").await.map(Target::run_by_an_ordinary_user);
@@ -343,7 +344,7 @@ async fn a_machine_whose_jobs_were_held_otherwise_serves_no_more() {
         machines.push(target.stage.quiet().await);
         served.kill().await;
     }
-    assert_eq!(machines[0].len(), 1, "it was to be used again: {machines:?}");
+    assert_eq!(machines[0].len(), 1, "the machine should be used again: {machines:?}");
     assert!(machines[1].difference(&machines[0]).count() == 1, "one is new: {machines:?}");
 }
 

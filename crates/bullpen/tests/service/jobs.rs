@@ -1,4 +1,4 @@
-//! Jobs that are announced and served, one way or another.
+//! Jobs that webhooks announce and the service serves.
 //!
 //! Not here: webhooks that do not come (`lost`), or processes that end (`drain`, `killed`).
 
@@ -10,15 +10,16 @@ use bullpen_github::stand_in::protocol::Conclusion;
 use crate::stage::{Stage, order};
 use crate::waiting::until;
 
-/// A burst with one label: every job runs, and a second burst takes the machines of the first.
-#[tokio::test]
-async fn a_burst_runs_and_the_next_one_takes_its_machines() {
-    let stage = Stage::new().await;
-    let _served = stage.serve().await;
-    let mut machines = Vec::new();
+/// A label that binds a job's runner to its run, so that GitHub gives the runner to no other job.
+const OWN_RUN: &str = "bullpen=${{ github.run_id }}/runner=small";
+
+/// Two bursts of six jobs that all run at once. Every job succeeds on a runner of its own. Returns the
+/// machines that are idle after each burst.
+async fn two_bursts(stage: &Stage, label: &str) -> [BTreeSet<String>; 2] {
+    let mut idle = Vec::new();
     for burst in ["one", "two"] {
         let script = stage.gated(burst);
-        let jobs: Vec<u64> = (0..6).map(|_| stage.job("bullpen/runner=small", &script)).collect();
+        let jobs: Vec<u64> = (0..6).map(|_| stage.job(label, &script)).collect();
         for job in &jobs {
             stage.started(*job).await;
         }
@@ -30,9 +31,27 @@ async fn a_burst_runs_and_the_next_one_takes_its_machines() {
             assert!(runners.insert(over.runner), "a runner serves one job");
             assert_eq!(stage.settled(job).await, End::Completed(Concluded::new("success")));
         }
-        machines.push(stage.quiet().await);
+        idle.push(stage.quiet().await);
     }
-    assert_eq!((machines[0].len(), &machines[1]), (6, &machines[0]), "none was launched twice");
+    <[_; 2]>::try_from(idle).expect("two bursts")
+}
+
+/// Each job has its runner for itself: the second burst takes the machines of the first.
+#[tokio::test]
+async fn a_burst_runs_and_the_next_one_takes_its_machines() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    let [first, second] = two_bursts(&stage, OWN_RUN).await;
+    assert_eq!((first.len(), &second), (6, &first), "no machine was launched twice");
+}
+
+/// With one label for all jobs GitHub gives runners to jobs that they were not made for. Every job runs
+/// all the same and no machine is left behind; a machine ends if the service cannot tell which job it ran.
+#[tokio::test]
+async fn a_burst_of_one_label_runs_whichever_job_gets_which_runner() {
+    let stage = Stage::new().await;
+    let _served = stage.serve().await;
+    two_bursts(&stage, "bullpen/runner=small").await;
 }
 
 /// A class without reuse: one job, and the machine is gone.
@@ -49,7 +68,7 @@ async fn without_reuse_a_machine_serves_one_job() {
     assert_eq!(stage.machines().len(), 2);
 }
 
-/// A pool that keeps nothing passes its jobs on to a launch.
+/// A pool with a target of zero passes its jobs on to a launch.
 #[tokio::test]
 async fn a_job_of_an_empty_pool_is_launched_for() {
     let stage = Stage::new().await;
@@ -61,7 +80,7 @@ async fn a_job_of_an_empty_pool_is_launched_for() {
     assert!(row.overflowed, "{row:?}");
 }
 
-/// A pool that there is not: the author is told at once, with what to do, and nothing is launched.
+/// An unknown pool: the service tells the author at once, with what to do, and launches nothing.
 #[tokio::test]
 async fn an_unknown_pool_is_a_failure_that_its_author_sees() {
     let stage = Stage::new().await;
@@ -82,7 +101,7 @@ async fn an_unknown_pool_is_a_failure_that_its_author_sees() {
     assert_eq!(stage.machines().len(), 0);
 }
 
-/// Jobs that speak to somebody else leave nothing at all.
+/// Jobs for other systems leave no row.
 #[tokio::test]
 async fn a_job_of_others_is_none_of_ours() {
     let stage = Stage::new().await;
@@ -98,7 +117,7 @@ async fn a_job_of_others_is_none_of_ours() {
     assert_eq!(stage.github.webhook_answers()[..2], [204, 204]);
 }
 
-/// Cancelled while it runs, and while it waits for a machine that there is not.
+/// Cancelled while it runs, and while it waits for a machine that does not exist.
 #[tokio::test]
 async fn a_cancelled_job_gives_its_machine_back() {
     let stage = Stage::new().await;
@@ -117,11 +136,11 @@ async fn a_cancelled_job_gives_its_machine_back() {
     stage.quiet().await;
 }
 
-/// GitHub gives a runner to whichever job comes first. The job that the runner was made for gets
-/// another, and both rows say which machine ran what.
+/// GitHub gives a runner to the first matching job. The job that the runner was made for gets
+/// another, and both rows name the machines that ran them.
 #[tokio::test]
-async fn a_stolen_runner_costs_nobody_a_job() {
-    // Nobody asks GitHub for what no webhook said, but once.
+async fn a_stolen_runner_costs_no_job() {
+    // The service asks GitHub only once for jobs that no webhook announced.
     let stage = Stage::with(&[("find", "10m")]).await;
     let _served = stage.serve().await;
     stage.has_asked().await;

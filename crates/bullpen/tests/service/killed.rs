@@ -21,7 +21,7 @@ const BURST_MAX: u64 = 5;
 /// Seeds that once failed are kept here.
 const SEEDS: [u64; 1] = [1];
 
-/// No job lost, none run twice by us, no machine without an owner or a record.
+/// No job lost, none run twice by the service, no machine without an owner or a record.
 #[tokio::test]
 async fn twenty_kills_lose_nothing_and_double_nothing() {
     for seed in SEEDS {
@@ -41,11 +41,11 @@ async fn twenty_kills_lose_nothing_and_double_nothing() {
         }
         stage.quiet().await;
         let online = stage.github.runners().into_iter().filter(|runner| runner.online).count();
-        assert_eq!(online, 0, "seed {seed}: nobody listens for nothing");
+        assert_eq!(online, 0, "seed {seed}: a listener is left without a job");
     }
 }
 
-/// Jobs that come again and again, each noting that it ran; one seed decides which and when.
+/// Jobs that come again and again, each recording that it ran; one seed decides which and when.
 pub(crate) struct Load {
     seed: u64,
     pub(crate) dice: Dice,
@@ -57,7 +57,7 @@ impl Load {
         Self { seed, dice: Dice::new(seed, "kills"), jobs: Vec::new() }
     }
 
-    /// A few more, of a class with reuse or of one without, with a label of their own or a shared
+    /// Queues a few more, of a class with or without reuse, with a label of their own or a shared
     /// one.
     pub(crate) fn add(&mut self, stage: &Stage) {
         let script = format!("echo \"$JOB\" >> {}", stage.path("ran").display());
@@ -72,12 +72,12 @@ impl Load {
         }
     }
 
-    /// Some moment comes.
+    /// Waits until a random moment.
     pub(crate) async fn passes(&self) {
         pass(self.dice.between(Duration::ZERO, LIFE_MAX)).await;
     }
 
-    /// Every job runs well in the end, and none ran twice.
+    /// Asserts that every job ends well, and none ran twice.
     pub(crate) async fn is_done_once(&self, stage: &Stage) {
         let seed = self.seed;
         for job in &self.jobs {

@@ -1,6 +1,6 @@
-//! Webhooks that do not come: never sent, not answered, or signed by somebody who is being replaced.
+//! Webhooks that do not come: never sent, not answered, or signed with a secret under replacement.
 //!
-//! Not here: webhooks that are wrong (`door`).
+//! Not here: webhooks that are wrong (`listeners`).
 
 use bullpen_core::job::{Conclusion as Concluded, End};
 use bullpen_core::mailbox::Secret;
@@ -13,7 +13,7 @@ fn success() -> End {
     End::Completed(Concluded::new("success"))
 }
 
-/// GitHub says nothing of it, ever: the job is found by asking.
+/// GitHub never announces the job: the service finds it by asking.
 #[tokio::test]
 async fn a_job_that_no_webhook_announced_is_found() {
     let stage = Stage::with(HASTY).await;
@@ -22,13 +22,13 @@ async fn a_job_that_no_webhook_announced_is_found() {
     let job = stage.job("bullpen/runner=small", "true");
     stage.over(job).await;
     assert_eq!(stage.settled(job).await, success());
-    assert_eq!(stage.github.webhook_answers(), [0; 0], "nothing was ever said");
+    assert_eq!(stage.github.webhook_answers(), [0; 0], "GitHub sent no webhook");
     stage.quiet().await;
 }
 
-/// Only the end reaches nobody: it is asked for again, and the machine comes back.
+/// Only the webhook of the end is lost: the service requests it again, and the machine returns.
 #[tokio::test]
-async fn a_job_whose_end_reached_nobody_gives_its_machine_back() {
+async fn a_job_whose_end_webhook_is_lost_gives_its_machine_back() {
     let stage = Stage::new().await;
     let served = stage.serve().await;
     let job = stage.job("bullpen/runner=small", &stage.gated("go"));
@@ -46,9 +46,9 @@ async fn a_job_whose_end_reached_nobody_gives_its_machine_back() {
     stage.quiet().await;
 }
 
-/// Nobody listened: once somebody does, GitHub is asked to send it again.
+/// No service listened: the next process requests the webhook again.
 #[tokio::test]
-async fn what_was_sent_to_nobody_is_sent_again() {
+async fn a_webhook_without_a_listener_is_sent_again() {
     let stage = Stage::new().await;
     stage.serve().await.kill().await;
     let job = stage.job("bullpen/runner=small", "true");
@@ -67,7 +67,7 @@ async fn what_was_sent_to_nobody_is_sent_again() {
     stage.quiet().await;
 }
 
-/// A secret is being replaced: what is signed with the old one is still believed.
+/// During a secret's replacement the service still believes webhooks with the old secret.
 #[tokio::test]
 async fn the_previous_secret_is_good_for_as_long_as_it_is_there() {
     let mut stage = Stage::with(&[("find", "10m")]).await;

@@ -1,12 +1,10 @@
-//! The service, end to end: `bullpen serve` as a process, told by signed webhooks over HTTP from a
-//! stand-in GitHub, with agents, runners and jobs as processes. Every wait is for something that
-//! happens.
+//! The service, end to end: `bullpen serve` as a process that gets signed webhooks over HTTP from a
+//! stand-in GitHub, with agents, runners and jobs as processes. Every wait is for a condition.
 //!
-//! Not here: the same engine under faults that processes cannot be made to have (`bullpen-sim`), or
-//! the door's and the client's own rules (`bullpen-github`).
+//! Not here: the same engine under faults that tests cannot cause in processes (`bullpen-sim`), or
+//! the rules of webhooks and of the client (`bullpen-github`).
 
 mod crowd;
-mod door;
 mod drain;
 #[cfg(feature = "aws")]
 #[path = "../tools/ministack.rs"]
@@ -16,6 +14,7 @@ mod hostile_labels;
 mod isolation;
 mod jobs;
 mod killed;
+mod listeners;
 mod lost;
 mod names;
 mod operator;

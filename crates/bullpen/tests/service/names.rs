@@ -1,4 +1,4 @@
-//! Names that a stranger chose, wherever people are shown them.
+//! Names that a stranger chose, in all output for people.
 //!
 //! Not here: every character that is escaped (`bullpen_core::printable`).
 
@@ -6,7 +6,8 @@ use bullpen_github::stand_in::protocol::JobOrder;
 
 use crate::stage::{Stage, order};
 
-/// Clears the screen, goes back, begins a line of its own, is Markdown, and turns letters around.
+/// Clears the screen, returns the carriage, starts a line of its own, has Markdown, and reverses
+/// text.
 const HOSTILE: &str = "x\u{1b}[2J\u{9b}1m\r\nERROR all machines lost ![p](http://e) \u{202e}txt";
 const SHOWN: &str = r"x\u{1b}[2J\u{9b}1m\r\nERROR all machines lost ![p](http://e) \u{202e}txt";
 
@@ -17,7 +18,7 @@ fn is_harmless(text: &str) {
     assert!(!text.lines().any(|line| line.starts_with("ERROR all machines")), "{text}");
 }
 
-/// A pull request names its jobs, and an operator looks at them in a terminal.
+/// A pull request names its jobs, and an operator reads the names in a terminal.
 #[tokio::test]
 async fn a_hostile_name_is_shown_escaped_to_people_and_as_it_is_to_programs() {
     let stage = Stage::new().await;

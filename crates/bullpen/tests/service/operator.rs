@@ -1,6 +1,5 @@
 //! An operator's commands about standby pools, beside a service and without one.
-//!
-//! Not here: how pools are kept (`tests/pools`).
+//! Not here: how the service keeps pools (`tests/pools`).
 
 use serde_json::{Value, json};
 
@@ -8,7 +7,7 @@ use crate::process::Ran;
 use crate::stage::{HASTY, Stage};
 use crate::waiting::until;
 
-/// A pool that keeps one machine hot, one that keeps nothing, and one that is broken.
+/// A pool with one hot machine, a pool with a target of zero, and a broken pool.
 const POOLS: &str = "\
 runners:
   small: {cpu: 2, ram: 4, family: c6i}
@@ -29,7 +28,7 @@ async fn stage() -> Stage {
     Stage::configured(POOLS, &hasty).await
 }
 
-/// What is said of one pool.
+/// The output about one pool.
 fn pool(told: &Value, name: &str) -> Value {
     let pools = told["pools"].as_array().expect("a list");
     pools.iter().find(|pool| pool["pool"] == name).cloned().unwrap_or(Value::Null)
@@ -121,7 +120,7 @@ async fn a_drained_pool_lets_its_job_finish() {
     until("another in its place", async || (has("hot").await == 1).then_some(())).await;
     let told = stage.run("pools drain ci --json").await.json();
     assert_eq!((&told["in_use"], &told["already"]), (&json!(1), &json!(false)), "{told}");
-    // What was done is written down after it was done.
+    // The journal records an action after it was taken.
     let ci = until("drained pool", async || {
         let ci = pool(&stage.run("pools --json").await.json(), "ci");
         (ci["machines"]["hot"] == 0 && ci["deeds"][0]["act"] == "terminate").then_some(ci)
@@ -135,7 +134,7 @@ async fn a_drained_pool_lets_its_job_finish() {
     drop(served);
 }
 
-/// What only GitHub knows: whether the App may do all it is to, and which runner is the newest.
+/// Facts that only GitHub knows: the App's permissions, and the newest runner.
 #[tokio::test]
 async fn doctor_asks_github_what_the_app_may_do_and_how_old_the_runner_is() {
     let stage = stage().await;

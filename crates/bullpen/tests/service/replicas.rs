@@ -1,4 +1,5 @@
-//! Two processes of the service on one ledger, with DynamoDB and SQS on an emulator, killed in turn.
+//! Two processes of the service on one ledger, with DynamoDB and SQS on an emulator, killed in
+//! turn.
 //!
 //! Not here: one process (`killed`).
 
@@ -9,8 +10,7 @@ use crate::stage::{HASTY, Served, Stage};
 /// Seeds that once failed are kept here.
 const SEEDS: [u64; 1] = [1];
 
-/// Whichever dies, and whoever was told: no job lost, none run twice, no machine without an owner or
-/// a record.
+/// Kills of either replica: no job lost, none run twice, no machine without an owner or a record.
 #[tokio::test]
 async fn twenty_kills_of_two_replicas_lose_nothing_and_double_nothing() {
     for seed in SEEDS {

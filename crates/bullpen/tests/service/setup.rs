@@ -1,5 +1,4 @@
-//! What the service's cases are about: their configuration, and what only they ask a process or a
-//! world.
+//! The configuration of the service's tests, and helpers of a process or a world for them alone.
 //!
 //! Not here: the world (`stage`).
 
@@ -9,7 +8,7 @@ use crate::process::Process;
 use crate::stage::Stage;
 use crate::waiting::until;
 
-/// One class whose machines are reused, one whose are not, and a pool that keeps nothing.
+/// A class with reuse, a class without, and a pool with a target of zero.
 pub(crate) const CONFIG: &str = "\
 runners:
   small: {cpu: 2, ram: 4, family: c6i}
@@ -28,13 +27,13 @@ impl Stage {
         Self::with(&[]).await
     }
 
-    /// With these limits in its `bullpen.toml`.
+    /// A world with these limits in its `bullpen.toml`.
     pub(crate) async fn with(limits: &[(&str, &str)]) -> Self {
         Self::configured(CONFIG, limits).await
     }
 
-    /// Waits until the service has asked GitHub once for what no webhook said, as it does when it
-    /// begins: for runs that are queued, and for those that go on.
+    /// Waits until the service has asked GitHub once for jobs that no webhook announced, as it does
+    /// at its start: for queued runs and for runs in progress.
     pub(crate) async fn has_asked(&self) {
         let runs = ("GET actions/runs".to_owned(), 200);
         until("question about runs", async || {

@@ -1,7 +1,8 @@
-//! What strangers do to the listener for webhooks: connections that say nothing, or say it slowly, or
-//! are many; and signed deliveries of repositories and installations that are not served.
+//! Attacks of strangers on the webhook listener: connections that are silent, slow or many; and
+//! signed deliveries of repositories and installations that are not served.
 //!
-//! Not here: who gives a seat up (`serve::crowd`), or scope under faults (`bullpen-sim`).
+//! Not here: which connection is closed (`serve::connections`), or scope under faults
+//! (`bullpen-sim`).
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -22,27 +23,27 @@ use crate::waiting::until;
 use crate::webhook::Webhook;
 use crate::wire::{place, read, write};
 
-/// More than the listener has seats for.
+/// More connections than the listener has seats.
 const CROWD: usize = 700;
-/// More than one address may have without a signed delivery.
+/// More connections than one address may have without a signed delivery.
 const ONE_ADDRESS: usize = 200;
-/// Generous for a debug build; what a crowd of refused bodies would take is far more.
+/// Generous for a debug build; all refused bodies together would take far more.
 const GROWN_KIB_MAX: u64 = 64 * 1024;
-/// Less than was once read at once of every connection.
+/// Less than an earlier listener read at once of every connection.
 const STALLED_BYTES: usize = 255 * 1024;
-/// What one address may have without a signed delivery, and all that it has.
+/// The most connections that one address may have without a signed delivery.
 const ONE_ADDRESS_MAX: usize = 128;
-/// How many requests a connection sends at once. Twice as many wait at most, fewer than the server
-/// answers before it lets others have their turn by itself.
+/// The requests that a connection sends at once. At most twice as many wait, fewer than hyper
+/// answers before it yields by itself.
 const PIPELINED: usize = 7;
-/// Deliveries beside such a flood, and as many questions of the operator's.
+/// Deliveries beside such a flood, and as many requests of the operator.
 const DELIVERIES: usize = 10;
-/// How often the flood may be answered meanwhile: ten times what it takes on a busy machine, and a
-/// fraction of what it takes if a connection is accepted only when the flood happens to pause.
+/// The most answers to the flood meanwhile: ten times the number on a busy machine, and a fraction
+/// of the number if the listener accepts a connection only when the flood happens to pause.
 const ROUNDS_MAX: usize = 50_000;
-/// How many connections one thread asks over in turn.
+/// The connections that one thread uses in turn.
 const SWEPT: usize = 16;
-/// Of a crowd only so many as give their seats up are closed: the others wait for no time-out.
+/// The connections of a crowd that must stay open: the listener closes only as many as it needs.
 const STILL_OPEN: usize = 600;
 
 /// A connection from this address of loopback.
@@ -56,7 +57,7 @@ fn ping() -> Webhook {
     Webhook::new("ping", r#"{"zen": "Design for failure."}"#).signed(SECRET)
 }
 
-/// The service where loopback is no proxy.
+/// The service with a configuration in which loopback is no proxy.
 async fn served_directly(stage: &Stage) -> Served {
     let file = stage.path("bullpen.toml");
     let text = fs::read_to_string(&file).expect("it is there");
@@ -64,7 +65,7 @@ async fn served_directly(stage: &Stage) -> Served {
     stage.serve_with("--roles webhook").await
 }
 
-/// Whether the other side has closed it; what it said before is passed over.
+/// Whether the peer has closed it; reads and drops earlier bytes.
 fn is_closed(stream: &TcpStream) -> bool {
     let mut part = [0; 1024];
     loop {
@@ -76,8 +77,8 @@ fn is_closed(stream: &TcpStream) -> bool {
     }
 }
 
-/// More idle connections than there are seats, from many addresses: a signed delivery is answered
-/// while most of them are still open, and those that had to go are the oldest.
+/// More idle connections than seats, from many addresses: the service answers a signed delivery
+/// while most of them are still open, and has closed the oldest.
 #[tokio::test]
 async fn a_crowd_of_idle_connections_keeps_no_delivery_waiting() {
     let stage = Stage::new().await;
@@ -113,8 +114,8 @@ async fn heads_that_never_end_keep_no_delivery_waiting() {
     assert!(open > STILL_OPEN, "{open} are open");
 }
 
-/// One address has so many connections without a signed delivery and no more; another address, and a
-/// connection that signed, are not touched by that.
+/// One address may have a limited number of connections without a signed delivery; the limit does
+/// not affect another address, or a connection that signed.
 #[tokio::test]
 async fn one_address_cannot_have_every_seat() {
     let stage = Stage::new().await;
@@ -138,8 +139,8 @@ async fn one_address_cannot_have_every_seat() {
     assert_eq!(ping().send(&served.webhook).await.status, 204);
 }
 
-/// Asks over each of these again and again for what anybody may ask for, until the service is gone, and
-/// counts how often each of them was answered.
+/// Sends unsigned requests over each of these again and again until the service is gone, and counts
+/// the answers.
 fn keep_asking(streams: Vec<net::TcpStream>, rounds: &watch::Sender<usize>) -> io::Result<()> {
     let requests = "GET / HTTP/1.1\r\nhost: x\r\n\r\n".repeat(PIPELINED);
     let mut part = [0; 4096];
@@ -153,13 +154,13 @@ fn keep_asking(streams: Vec<net::TcpStream>, rounds: &watch::Sender<usize>) -> i
         }
         for (stream, answers) in &mut streams {
             while *answers < PIPELINED {
-                // Answers that are acknowledged late are sent late.
+                // Late acknowledgements would delay the answers.
                 set_tcp_quickack(&*stream, true)?;
                 let count = stream.read(&mut part)?;
                 if count == 0 {
                     return Ok(());
                 }
-                // One to an answer: that of HTTP.
+                // Each answer has one `P`, in `HTTP`.
                 *answers += part[..count].split(|byte| *byte == b'P').count() - 1;
             }
             *answers -= PIPELINED;
@@ -168,15 +169,16 @@ fn keep_asking(streams: Vec<net::TcpStream>, rounds: &watch::Sender<usize>) -> i
     }
 }
 
-/// A connection for which there is no seat hears so, and when to come again.
+/// A connection without a seat gets 503, and the time to come again.
 #[tokio::test]
-async fn what_is_refused_is_told_when_to_come_again() {
+async fn a_refused_connection_is_told_when_to_come_again() {
     let stage = Stage::new().await;
     let served = served_directly(&stage).await;
     let (to, _) = place(&served.webhook);
     let mut address = 0;
     let said = until("refusal", async || {
-        // Whoever takes more than a second to come gives seats up, and nothing is refused.
+        // If the crowd takes more than a second, it gives seats up, and the listener refuses
+        // nothing.
         address += 1;
         let mut crowd = Vec::new();
         for _ in 0..ONE_ADDRESS_MAX {
@@ -186,7 +188,7 @@ async fn what_is_refused_is_told_when_to_come_again() {
         tokio::select! {
             biased;
             said = read(&late) => Some(said),
-            // It has a seat, and another had to go.
+            // It has a seat, and the listener closed another connection.
             () = any_closes(&crowd) => None,
         }
     })
@@ -215,7 +217,8 @@ async fn a_body_that_does_not_come_is_answered_in_the_end() {
     assert_eq!((answer.status, answer.body.trim()), (408, "the body took too long"));
 }
 
-/// A report that no agent wrote is counted, and shown wherever its machine is.
+/// The service counts a report that no agent wrote; `status` and `explain` show it with its
+/// machine.
 #[tokio::test]
 async fn an_unreadable_report_is_counted_and_shown() {
     let stage = Stage::new().await;
@@ -243,7 +246,7 @@ async fn an_unreadable_report_is_counted_and_shown() {
     assert!(!told.contains('\u{1b}'), "{told:?}");
     let told = stage.run(&format!("explain {job} --json")).await.json();
     assert_eq!(told["machine"]["unreadable_report"], shown);
-    // The service looks at what the machine reports when it takes it back.
+    // The service reads the machine's report when it takes the machine back.
     stage.open("go");
     stage.over(job).await;
     let counted = async || {
@@ -255,8 +258,8 @@ async fn an_unreadable_report_is_counted_and_shown() {
     until("count", counted).await;
 }
 
-/// Every connection that one address may have, each with requests waiting at any time: a delivery from
-/// elsewhere, the operator's listener and the operator's signal have their turn beside them.
+/// Every connection that one address may have, each with requests waiting at any time: the service
+/// still answers a delivery from elsewhere, the admin listener and a signal.
 #[tokio::test]
 async fn one_address_that_never_stops_asking_keeps_nothing_waiting() {
     let stage = Stage::new().await;
@@ -273,10 +276,10 @@ async fn one_address_that_never_stops_asking_keeps_nothing_waiting() {
             streams.push(stream);
         }
         let round = round.clone();
-        // On threads of their own, because they take less time to ask than the service to answer.
+        // On threads of their own, because asking takes less time than answering.
         floods.push(std::thread::spawn(move || keep_asking(streams, &round)));
     }
-    // Every one of them has more to ask by then.
+    // By then every connection has more requests waiting.
     let all = rounds.wait_for(|rounds| *rounds >= 2 * ONE_ADDRESS_MAX);
     let before = *within("flood", all).await.expect("it goes on");
     for _ in 0..DELIVERIES {
@@ -290,7 +293,7 @@ async fn one_address_that_never_stops_asking_keeps_nothing_waiting() {
     served.process.signal(Signal::TERM);
     served.process.ends().await.exits(143);
     for flood in floods {
-        // Cut off or told so: it had answers for as long as the service was there.
+        // The service's end closed its connections, with or without an error.
         let _ = flood.join().expect("it does not panic");
     }
 }
@@ -313,8 +316,8 @@ async fn what_is_malformed_is_refused_before_its_body_is_read() {
     assert_eq!(no_signature.send(&served.webhook).await.status, 401, "no body ever came");
 }
 
-/// Every seat taken by a body that nobody signed and that stops before its end: memory knows little of
-/// it, and a signed delivery is answered beside it.
+/// Every seat taken by an unsigned body that stops before its end: memory stays small, and the
+/// service answers a signed delivery beside it.
 #[tokio::test]
 async fn bodies_that_nobody_signed_take_bounded_memory() {
     let stage = Stage::new().await;
@@ -328,7 +331,7 @@ async fn bodies_that_nobody_signed_take_bounded_memory() {
     let stall = async |_| {
         let stream = connect(Ipv4Addr::LOCALHOST, to).await;
         connected.send_modify(|count| *count += 1);
-        // Some are closed for others before they have said it all.
+        // The listener closes some for others before they have sent everything.
         let _ = write(&stream, &request).await;
         stream
     };
@@ -365,8 +368,8 @@ fn delivery(job: u64, repository: &str, installation: u64) -> Webhook {
     Webhook::new("workflow_job", body.to_string()).signed(SECRET)
 }
 
-/// An App that was removed and installed anew has another installation: the service asks again when one
-/// announces an own repository, and serves it without a restart.
+/// A reinstalled App has another installation: the service asks GitHub again when that installation
+/// announces a repository in scope, and serves it without a restart.
 #[tokio::test]
 async fn an_app_that_was_installed_anew_is_served_again() {
     let stage = Stage::configured(CONFIG, &[("configuration", "100ms")]).await;
@@ -380,11 +383,11 @@ async fn an_app_that_was_installed_anew_is_served_again() {
     })
     .await;
     assert_eq!(delivery(900_013, "acme/app", 7).send(&served.webhook).await.status, 204);
-    assert_eq!(stage.row(900_013).await, None, "the old one is nobody's now");
+    assert_eq!(stage.row(900_013).await, None, "the old installation is not served any more");
 }
 
-/// Signed, labelled for us, and of a repository or an installation that is not ours: counted, answered
-/// well, and nothing else.
+/// Signed, labelled for the stack, and of a foreign repository or installation: the service counts
+/// the delivery and answers 204, and does nothing else.
 #[tokio::test]
 async fn a_signed_delivery_of_a_stranger_leaves_no_row_and_launches_nothing() {
     let stage = Stage::new().await;

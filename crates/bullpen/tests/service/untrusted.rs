@@ -1,7 +1,7 @@
-//! Code of strangers, and machines that others used: the stand-in's repositories are made public, and a
-//! fork's jobs are queued beside trusted ones.
+//! Code of strangers, and used machines: the tests make the stand-in's repositories public, and
+//! queue a fork's jobs beside trusted ones.
 //!
-//! Not here: the same under faults (`bullpen-sim`), or whose runner GitHub takes (`jobs`).
+//! Not here: the same under faults (`bullpen-sim`), or stolen runners (`jobs`).
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::stage::{SECRET, Stage, order};
 
 const REPOSITORY: &str = "acme/app";
 
-/// A job to its end, and the machine that its row named last.
+/// Runs a job to its end; returns it and the last machine in its row.
 async fn ran_on(stage: &Stage, order: JobOrder) -> (u64, InstanceId) {
     let job = stage.github.submit(order).id;
     assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
@@ -41,7 +41,7 @@ fn ids(machines: &BTreeSet<String>) -> Vec<&str> {
     machines.iter().map(String::as_str).collect()
 }
 
-/// With webhooks about runs, and without: then GitHub is asked.
+/// With webhooks about runs, and without: then the service asks GitHub.
 #[tokio::test]
 async fn a_fork_never_gets_a_used_machine_and_leaves_none() {
     for runs in [false, true] {
@@ -68,7 +68,8 @@ async fn a_fork_never_gets_a_used_machine_and_leaves_none() {
     }
 }
 
-/// A label that a fork's job may carry too: the used machine is left alone, and `explain` says why.
+/// A label that a fork's job may have too: the worker passes over the used machine, and `explain`
+/// says why.
 #[tokio::test]
 async fn in_a_public_repository_a_used_machine_needs_the_runs_id_in_the_label() {
     let stage = Stage::new().await;

@@ -15,7 +15,7 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
-    /// Nothing but a body of this event.
+    /// A webhook of this event with only a body.
     pub(crate) fn new(event: &str, body: impl Into<Vec<u8>>) -> Self {
         let body = body.into();
         let headers = vec![
@@ -54,7 +54,7 @@ impl Webhook {
         talk(place(url).0, head.as_bytes(), &self.body).await
     }
 
-    /// As it goes over a connection that stays open.
+    /// Its bytes for a connection that stays open.
     pub(crate) fn kept_open(&self, url: &str) -> Vec<u8> {
         [self.head(url, "").into_bytes(), self.body.clone()].concat()
     }

@@ -12,7 +12,7 @@ use crate::setup::CONFIG;
 use crate::stage::{REPOSITORY, Stage};
 use crate::tool::act;
 
-/// Two jobs, of which one is asked for at a time; a step's output is the next one's input.
+/// Two jobs, which the tests queue separately; a step's output is the next step's input.
 const WORKFLOW: &str = r#"
 on: push
 jobs:
@@ -46,7 +46,7 @@ fn order(stage: &Stage, name: &str) -> JobOrder {
 
 #[tokio::test]
 async fn a_workflow_is_run_by_act_and_its_result_is_the_jobs() {
-    // A label without `=`, which act cannot be told of, means the default pool.
+    // A label without `=` means the default pool; act cannot parse the other form.
     let config = CONFIG.replace("x-bullpen:\n", "x-bullpen:\n  default-pool: builders\n");
     let stage = Stage::configured(&config, &[]).await;
     let _served = stage.serve().await;

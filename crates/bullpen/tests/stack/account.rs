@@ -1,6 +1,5 @@
 //! An account of its own for each test, and commands in it.
-//!
-//! Not here: asserting anything beyond that these steps work.
+//! Not here: assertions, except that these steps work.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -38,7 +37,7 @@ pub(crate) struct Account {
     calls: Cell<u32>,
 }
 
-/// What nothing is launched without.
+/// The ceiling, without which no command launches.
 pub(crate) const CEILING: &str = "[ceilings]\nstack = 20\n";
 
 impl Account {
@@ -60,7 +59,7 @@ impl Account {
         )
     }
 
-    /// A command about a stack with this file; endpoints as they are given win.
+    /// Runs a command about a stack with this file; the given endpoints win.
     pub(crate) async fn run_with(&self, file: &str, line: &str, more: &[(&str, &str)]) -> Ran {
         let number = self.calls.get() + 1;
         self.calls.set(number);
@@ -88,17 +87,17 @@ impl Account {
         Process::start(None, line, &environment, &output).ends().await
     }
 
-    /// A command about a stack.
+    /// Runs a command about a stack.
     pub(crate) async fn run(&self, stack: &str, line: &str) -> Ran {
         self.run_with(&self.file(stack), line, &[]).await
     }
 
-    /// Whether a command left anything in its user's home.
+    /// Whether a command created its user's home.
     pub(crate) fn has_home(&self) -> bool {
         self.place.path().join("home").exists()
     }
 
-    /// An instance that carries a stack's tags.
+    /// Launches an instance with a stack's tags.
     pub(crate) fn instance_of(&self, stack: &str) {
         let tags = [("bullpen:stack", stack), ("bullpen:intent", "i"), ("bullpen:class", "small")];
         let tags: Vec<String> = tags
@@ -118,7 +117,7 @@ impl Account {
         assert!(said.contains("<instanceId>"), "{said}");
     }
 
-    /// How many instances of a stack are not ended.
+    /// The number of a stack's instances that are not terminated.
     pub(crate) fn instances(&self, stack: &str) -> usize {
         let states = ["pending", "running", "stopping", "stopped"];
         let states: Vec<String> =

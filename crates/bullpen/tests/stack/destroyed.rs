@@ -2,7 +2,7 @@
 
 use crate::account::Account;
 
-/// A neighbour whose name begins the same keeps everything, byte for byte.
+/// A stack whose name has the same prefix keeps everything, byte for byte.
 #[tokio::test]
 async fn a_stack_goes_and_its_neighbour_stays() {
     let account = Account::new();
@@ -37,7 +37,7 @@ async fn a_stack_goes_and_its_neighbour_stays() {
     account.run("prod-2", "refresh").await.exits(0);
 }
 
-/// A ledger that is gone leaves machines that are known by their tags.
+/// Without a ledger, `destroy` finds machines by their tags.
 #[tokio::test]
 async fn what_is_left_of_a_stack_without_a_ledger_goes_too() {
     let account = Account::new();

@@ -1,4 +1,4 @@
-//! `doctor` says what is wrong and what to do, and changes nothing.
+//! `doctor` names each problem and its remedy, and changes nothing.
 
 use bullpen_faulty::ec2::Refusal;
 use serde_json::Value;

@@ -1,7 +1,7 @@
-//! A stack at AWS from nothing to nothing: `refresh`, `doctor`, `destroy`, with DynamoDB and SQS on one
-//! emulator and EC2, IAM and STS on the test EC2. No machine of it has an agent.
+//! A stack at AWS from nothing to nothing: `refresh`, `doctor`, `destroy`, with DynamoDB and SQS on
+//! one emulator and EC2, IAM and STS on the test EC2. None of its machines has an agent.
 //!
-//! Not here: machines that do something (`reuse`, `service`, `pools`).
+//! Not here: machines that run jobs (`reuse`, `service`, `pools`).
 
 mod account;
 mod destroyed;

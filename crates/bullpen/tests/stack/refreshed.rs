@@ -1,11 +1,11 @@
-//! `refresh` makes a stack, once.
+//! `refresh` creates a stack, once.
 
 use bullpen_faulty::{Counts, Plan, Proxy};
 use serde_json::Value;
 
 use crate::account::{Account, CEILING, stores};
 
-/// What only reads.
+/// Calls that only read.
 const READS: [&str; 6] = ["BatchGet", "Describe", "Get", "List", "Query", "Scan"];
 
 fn step<'a>(told: &'a Value, name: &str) -> &'a Value {
@@ -13,7 +13,7 @@ fn step<'a>(told: &'a Value, name: &str) -> &'a Value {
     steps.iter().find(|step| step["step"] == name).unwrap_or_else(|| panic!("{name} of {told:#}"))
 }
 
-/// From nothing; and the second time every step is as it should be and nothing is written.
+/// Creates a stack; the second time every step is as it should be, and nothing is written.
 #[tokio::test]
 async fn a_stack_is_made_once() {
     let account = Account::new();
@@ -53,9 +53,10 @@ async fn a_stack_is_made_once() {
     ec2.stop().await;
 }
 
-/// A rehearsal says what would be made and makes nothing, before the first refresh and after.
+/// A dry run lists the resources that it would create, and creates none, before the first refresh
+/// and after.
 #[tokio::test]
-async fn a_rehearsal_makes_nothing() {
+async fn a_dry_run_makes_nothing() {
     let account = Account::new();
     for _ in 0..2 {
         let told = account.run("prod", "refresh --dry-run --json").await.json();
@@ -70,7 +71,7 @@ async fn a_rehearsal_makes_nothing() {
     assert_eq!(told["would"], serde_json::json!([]), "{told:#}");
 }
 
-/// What cannot work is named before anything is launched, and what to do.
+/// Commands name wrong or missing settings, and the remedy, before any launch.
 #[tokio::test]
 async fn what_is_missing_or_wrong_is_named() {
     let account = Account::new();
@@ -83,7 +84,8 @@ async fn what_is_missing_or_wrong_is_named() {
         assert!(talk.contains("`security-groups`, `instance-profile`"), "{line}: {ran:?}");
         assert!(talk.contains(".toml") && !talk.contains("`subnets`"), "{line}: {ran:?}");
     }
-    // Jobs of strangers would cost whatever they like. What launches nothing goes on.
+    // Without a ceiling, jobs of strangers could cost any amount. Commands that launch nothing
+    // work.
     let unbounded = account.file("prod").replace(CEILING, "");
     for line in ["serve", "provision"] {
         let ran = account.run_with(&unbounded, line, &[]).await;
@@ -93,7 +95,7 @@ async fn what_is_missing_or_wrong_is_named() {
     let ran = account.run_with(&unbounded, "serve", &[("BULLPEN_CEILINGS_STACK", "7")]).await;
     assert!(!ran.talk.contains("[ceilings]"), "{ran:?}");
     let ran = account.run_with(&unbounded, "doctor", &[]).await;
-    assert!(ran.exits(1).data.contains("ceiling: nothing says how many machines"), "{ran:?}");
+    assert!(ran.exits(1).data.contains("ceiling: no ceiling for the stack"), "{ran:?}");
     account.run_with(&unbounded, "refresh --dry-run", &[]).await.exits(0);
     let ran = account.run("prod", "provision --fleet ec2 --engine embedded").await;
     assert!(ran.exits(64).talk.contains("instances cannot reach the files"), "{ran:?}");

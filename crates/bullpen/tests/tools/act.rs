@@ -15,7 +15,7 @@ pub(crate) fn act() -> PathBuf {
     variable("BULLPEN_ACT").or_else(cached).filter(|path| path.exists()).expect(MISSING)
 }
 
-/// The one in the gate's cache; the last of several versions.
+/// The program in the gate's cache, of the last version if there are several.
 fn cached() -> Option<PathBuf> {
     let home = || Some(variable("HOME")?.join(".cache"));
     let tools = variable("XDG_CACHE_HOME").or_else(home)?.join("bullpen/tools");

@@ -1,6 +1,6 @@
-//! A process fleet in a test's own hands.
+//! A process fleet that a test controls itself.
 //!
-//! Not here: what is done with it.
+//! Not here: the tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ use bullpen_embedded::system::{SystemClock, SystemIds};
 const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The fleet of this directory, whose machines are told this.
+/// The fleet of this directory, whose machines get this user data.
 pub(crate) fn fleet(directory: PathBuf, user_data: String) -> ProcessFleet<SystemClock> {
     let ids = SystemIds::new();
     let settings = FleetSettings {
@@ -38,7 +38,7 @@ pub(crate) fn fleet(directory: PathBuf, user_data: String) -> ProcessFleet<Syste
     ProcessFleet::open(settings, Arc::new(SystemClock::new())).expect("a fleet")
 }
 
-/// One machine of a built-in class, for nobody.
+/// A launch of one machine of a built-in class, without a pool.
 pub(crate) fn one_machine() -> LaunchRequest {
     LaunchRequest {
         intent: IntentId::new("intent"),

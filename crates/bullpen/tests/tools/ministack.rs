@@ -1,5 +1,5 @@
-//! One emulator of DynamoDB and SQS for all worlds of a test program, and what a command needs to
-//! find it.
+//! One emulator of DynamoDB and SQS for all worlds of a test program, and the variables with which
+//! a command finds it.
 //!
 //! Not here: the emulator's process (`bullpen-faulty`).
 
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bullpen_faulty::Ministack;
 
-/// An access key of twelve digits is an account of its own there.
+/// The emulator; each access key of twelve digits is an account of its own there.
 pub(crate) static EMULATOR: LazyLock<Ministack> =
     LazyLock::new(|| Ministack::start().expect("`cargo xtask tools` installs it"));
 
 static ACCOUNTS: AtomicU64 = AtomicU64::new(100_000_000_000);
 
-/// What a command of one more world on AWS's storage has in its environment.
+/// The environment of a command in another world on AWS's storage.
 pub(crate) fn environment() -> Vec<(String, String)> {
     let account = ACCOUNTS.fetch_add(1, Ordering::Relaxed).to_string();
     [

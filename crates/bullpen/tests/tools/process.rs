@@ -1,4 +1,4 @@
-//! One process of the built command, ended with its test, and waiting for what happens.
+//! One process of the built command, which ends with its test, and waits with a limit.
 //!
 //! Not here: the world it runs in (`stage`).
 
@@ -15,13 +15,13 @@ use serde_json::Value;
 
 use crate::waiting::{PATIENCE, until};
 
-/// Waits for something that comes by itself.
+/// Waits for a future with the limit of all waits.
 pub(crate) async fn within<T>(what: &str, comes: impl Future<Output = T>) -> T {
     let came = tokio::time::timeout(PATIENCE, comes).await;
     came.unwrap_or_else(|_| panic!("no {what} within {PATIENCE:?}"))
 }
 
-/// Lets some time pass: only ever to sample moments, never to wait for something.
+/// Lets some time pass: only to sample moments, never to wait for an event.
 pub(crate) async fn pass(time: Duration) {
     SystemClock::new().sleep(time).await;
 }
@@ -35,8 +35,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts the command with these words between white space; its output goes beside `output`.
-    /// A user has a copy of the program.
+    /// Starts the command with these arguments, separated by white space; its output goes beside
+    /// `output`. `user`: the user that runs it, and that user's copy of the program.
     pub(crate) fn start(
         user: Option<&(u32, PathBuf)>,
         line: &str,
@@ -63,12 +63,12 @@ impl Process {
         Self { child, line: line.to_owned(), stdout, stderr }
     }
 
-    /// What it has said to people so far.
+    /// Its standard error so far.
     pub(crate) fn talk(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
-    /// The first line of its data, once that is whole.
+    /// The first line of its standard output, once that is complete.
     pub(crate) async fn first_line(&mut self) -> String {
         let what = format!("word of {}", self.line);
         until(&what, async || {
@@ -82,7 +82,7 @@ impl Process {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        // One that has ended, and was not waited for, takes it and does nothing.
+        // A process that has ended, but was not waited for, accepts the signal without effect.
         kill_process(self.pid(), signal).expect("it is ours");
     }
 
@@ -97,7 +97,7 @@ impl Process {
         self.ran(status.code())
     }
 
-    /// Without a runtime, for the very end.
+    /// Waits for the end without a runtime, for `drop`.
     pub(crate) fn ends_blocking(mut self) -> Ran {
         let status = self.child.wait().expect("it is our child");
         self.ran(status.code())

@@ -1,10 +1,9 @@
-//! The world of a test of the service: a state directory, a GitHub that sends signed webhooks, and the
-//! service as a process of its own.
+//! The world of a test of the service: a state directory, a GitHub that sends signed webhooks, and
+//! the service as a process of its own. Machines, agents and jobs are real processes. Dropping a
+//! world destroys everything that its test left behind; a process that is left after that fails the
+//! test.
 //!
-//! Machines, agents and jobs are real processes. Whatever a test leaves behind is destroyed with its
-//! world, and a process that is left after that fails the test.
-//!
-//! Not here: any case, or what is configured there.
+//! Not here: any test, or its configuration.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,14 +33,14 @@ use crate::world::{processes_under, stack_file};
 
 pub(crate) const SECRET: &str = "it is a secret";
 pub(crate) const REPOSITORY: &str = "acme/app";
-/// What its GitHub knows a test by.
+/// The token with which a test calls the stand-in GitHub.
 pub(crate) const TOKEN: &str = "ghp_of_the_stage";
 const APP_ID: &str = "4711";
 pub(crate) const APP_KEY: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../github/fixtures/test-app-key.pem");
 
-/// Checks that only a broken product fails, however busy the host is; and a service that looks
-/// often, because nobody here has a minute.
+/// Limits that only a broken product exceeds, even on a busy host; and a service with short
+/// intervals, so that tests need not wait a minute.
 const PATIENT: &[(&str, &str)] = &[
     ("assignment-acknowledged", "60s"),
     ("registration", "60s"),
@@ -54,8 +53,8 @@ const PATIENT: &[(&str, &str)] = &[
     ("uses-max", "1000"),
 ];
 
-/// The same for worlds that wait for somebody's time to be up: what a killed process had in hand is
-/// let go of within half a minute.
+/// Limits for worlds that wait for leases and deadlines: the claims and rows of a killed process
+/// are free again within half a minute.
 pub(crate) const HASTY: &[(&str, &str)] = &[
     ("row-lease", "9s"),
     ("row-lease-renew", "3s"),
@@ -67,13 +66,13 @@ pub(crate) const HASTY: &[(&str, &str)] = &[
     ("fleet-validation", "17s"),
     ("warm-up", "18s"),
     ("release-acknowledgement", "8s"),
-    // A launch that nobody goes on with counts as alive for so long.
+    // A launch that no process continues counts as alive for this long.
     ("request-deadline", "60s"),
     ("reconcile-grace", "1s"),
     ("clock-skew", "1s"),
 ];
 
-/// How much of what a command said is shown with a test that failed.
+/// The lines of each command's log that a failed test shows.
 const LAST_LINES: usize = 60;
 
 /// A world.
@@ -84,12 +83,13 @@ pub(crate) struct Stage {
     calls: Cell<u32>,
     /// Whether its ledger is in a file that a test can read as well.
     pub(crate) on_files: bool,
-    /// Who runs its commands, and which program, if not who the test is.
+    /// The user that runs its commands, and that user's copy of the program, if not the test's
+    /// own.
     pub(crate) user: Option<(u32, PathBuf)>,
 }
 
 impl Stage {
-    /// With this `runs-on.yml`, and with these limits in its `bullpen.toml`.
+    /// A world with this `runs-on.yml`, and with these limits in its `bullpen.toml`.
     pub(crate) async fn configured(config: &str, limits: &[(&str, &str)]) -> Self {
         Self::configured_in(&std::env::temp_dir(), config, limits).await
     }
@@ -129,14 +129,14 @@ impl Stage {
         stage
     }
 
-    /// From now on this is in its `runs-on.yml`, all at once.
+    /// Replaces its `runs-on.yml`, in one step.
     pub(crate) fn configure(&self, config: &str) {
         let new = self.path("runs-on.yml.new");
         fs::write(&new, config).expect("it can be written");
         fs::rename(new, self.path("runs-on.yml")).expect("it can be replaced");
     }
 
-    /// The same with its ledger, queues and mailboxes in the emulator.
+    /// A configured world with its ledger, queues and mailboxes in the emulator.
     #[cfg(feature = "aws")]
     pub(crate) async fn on_aws(config: &str, limits: &[(&str, &str)]) -> Self {
         let mut stage = Self::configured(config, limits).await;
@@ -153,7 +153,7 @@ impl Stage {
         self.path("state")
     }
 
-    /// A command of this world, its words between white space.
+    /// Starts a command of this world; white space separates its arguments.
     pub(crate) fn bullpen(&self, line: &str) -> Process {
         let number = self.calls.get() + 1;
         self.calls.set(number);
@@ -165,15 +165,15 @@ impl Stage {
         self.bullpen(line).ends().await
     }
 
-    /// The service, from here on told of everything.
+    /// Starts the service, and sends GitHub's webhooks to it from then on.
     pub(crate) async fn serve(&self) -> Served {
         self.serve_with("").await
     }
 
-    /// The same with more words.
+    /// Starts the service with more arguments.
     pub(crate) async fn serve_with(&self, more: &str) -> Served {
         let line = format!("serve --webhook 127.0.0.1:0 --admin 127.0.0.1:0 {more}");
-        // What it asks to be sent again at once must not go to where its predecessor listened.
+        // Redeliveries that it requests at once must not go to its predecessor's address.
         self.github.pull(|levers| levers.webhooks.hold = true);
         let mut process = self.bullpen(&line);
         let told: Value =
@@ -185,14 +185,14 @@ impl Stage {
         served
     }
 
-    /// GitHub signs with this from now on.
+    /// Makes GitHub send its webhooks to this service, signed with this secret.
     pub(crate) fn hook(&self, served: &Served, secret: &str) {
         let (url, secret) = (served.webhook.clone(), Secret::new(secret));
         let hook = Hook { url, secret, runs: false };
         self.github.hook(hook).expect("it is on loopback");
     }
 
-    /// Queues a job of this label.
+    /// Queues a job with this label.
     pub(crate) fn job(&self, label: &str, script: &str) -> u64 {
         self.github.submit(order(label, script)).id
     }
@@ -207,7 +207,7 @@ impl Stage {
         within(&format!("start of job {job}"), self.github.started(job)).await
     }
 
-    /// The ledger, as anybody may read it beside the service.
+    /// The ledger, which a test may read beside the service.
     pub(crate) fn ledger(&self) -> SqliteLedger<SystemClock> {
         let path = self.state().join("ledger.db");
         SqliteLedger::open(&path, Arc::new(SystemClock::new())).expect("it is there")
@@ -219,7 +219,7 @@ impl Stage {
         row.map(|row| Job::decode(&row.body).expect("it is a job"))
     }
 
-    /// Waits until nothing is left to do about a job; says how it ended by its row.
+    /// Waits until a job's row has ended without debts; returns its end.
     pub(crate) async fn settled(&self, job: u64) -> End {
         until(&format!("settled row of job {job}"), async || {
             match self.row(job).await.map(|row| row.state) {
@@ -230,12 +230,12 @@ impl Stage {
         .await
     }
 
-    /// The same, as anybody can be told who cannot read the ledger; says only that it ended.
+    /// Waits for a job's end by `explain`, in worlds whose ledger a test cannot read.
     #[cfg(feature = "aws")]
     pub(crate) async fn ended(&self, job: u64) {
         until(&format!("end of job {job} in its row"), async || {
             let told = self.run(&format!("explain {job} --json")).await;
-            // A job that nobody has heard of yet is none to it.
+            // Until the job has a row, `explain` fails.
             let told = if told.code == Some(0) { told.json() } else { Value::Null };
             (told["state"] == "ended" && told["machine"] == Value::Null).then_some(())
         })
@@ -246,11 +246,11 @@ impl Stage {
         self.run("status --json").await.json()
     }
 
-    /// Waits until nobody owns anything and every machine that is left is idle; then looks whether
-    /// anything is amiss. Returns the idle ones, stopped ones among them.
+    /// Waits until no machine has an owner and every remaining machine is idle; then checks
+    /// processes and ledger. Returns the idle machines, stopped ones included.
     pub(crate) async fn quiet(&self) -> BTreeSet<String> {
         let idle = until("quiet world", async || {
-            // A look at the ledger costs less than a command.
+            // Reading the ledger costs less than running a command.
             if self.on_files && !self.nobody_owns_anything().await {
                 return None;
             }
@@ -290,7 +290,7 @@ impl Stage {
         paths.filter(|path| path.join("machine.json").exists()).collect()
     }
 
-    /// A script that notes that it runs, and goes on once `gate` is there.
+    /// A script that records that it runs, and continues once `gate` exists.
     pub(crate) fn gated(&self, gate: &str) -> String {
         let (ran, gate) = (self.path("ran"), self.path(gate));
         let note = format!("echo \"$RUNNER_NAME\" >> {}", ran.display());
@@ -301,12 +301,12 @@ impl Stage {
         fs::write(self.path(gate), "").expect("it can be written");
     }
 
-    #[expect(clippy::print_stderr, reason = "a test that failed has nobody else to tell")]
+    #[expect(clippy::print_stderr, reason = "a failed test shows its world's logs")]
     fn tell_why(&self) {
         eprintln!("{} is kept; it said last:\n{}", self.place.path().display(), self.last_words());
     }
 
-    /// The end of what each of its commands told people.
+    /// The end of each command's standard error.
     fn last_words(&self) -> String {
         let calls = 1..=self.calls.get();
         let said = calls.map(|call| {
@@ -327,7 +327,7 @@ fn options() -> Options {
     Options { app: Some(app), ..Options::new(Secret::new(TOKEN)) }
 }
 
-/// A job of this label.
+/// A job with this label.
 pub(crate) fn order(label: &str, script: &str) -> JobOrder {
     JobOrder {
         repository: REPOSITORY.to_owned(),
@@ -337,7 +337,7 @@ pub(crate) fn order(label: &str, script: &str) -> JobOrder {
     }
 }
 
-/// The idle machines and whether they run, if there are no others.
+/// The idle machines and whether they run, if all machines are idle.
 fn idle_only(status: &Value) -> Option<BTreeMap<String, bool>> {
     if status["unrecorded"] != Value::Array(Vec::new()) {
         return None;
@@ -382,12 +382,12 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// A question to the admin listener.
+    /// Sends a request to the admin listener.
     pub(crate) async fn ask(&self, path: &str) -> Answer {
         get(&format!("{}{path}", self.admin)).await
     }
 
-    /// Dies at once, and is seen to be dead.
+    /// Kills the process, and waits for its end.
     pub(crate) async fn kill(self) {
         self.process.signal(Signal::KILL);
         self.process.ends().await;

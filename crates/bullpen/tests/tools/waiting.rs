@@ -1,17 +1,17 @@
-//! Waiting for what happens, as long as a test may.
+//! Waits for a condition, up to the limit of all tests.
 //!
-//! Not here: what is waited for.
+//! Not here: the conditions.
 
 use std::time::Duration;
 
 use bullpen_core::ports::Clock as _;
 use bullpen_embedded::system::SystemClock;
 
-/// How long anything that a test waits for may take on a machine with better things to do.
+/// The longest wait of a test, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Waits until there is something to find.
+/// Calls `find` until it returns a value.
 pub(crate) async fn until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
     let clock = SystemClock::new();
     while clock.monotonic() < PATIENCE {

@@ -1,13 +1,13 @@
-//! HTTP by hand: what no well-behaved client would send has to be sent too.
+//! HTTP by hand: tests also send requests that no well-behaved client would send.
 //!
-//! Not here: what is sent.
+//! Not here: the requests.
 
 use std::io;
 use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 
-/// What was answered.
+/// A status and a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -28,8 +28,8 @@ pub(crate) async fn get(url: &str) -> Answer {
 }
 
 pub(crate) async fn talk(address: SocketAddr, head: &[u8], body: &[u8]) -> Answer {
-    let stream = TcpStream::connect(address).await.expect("somebody listens");
-    // Whoever refuses by the headers alone may not listen to the body.
+    let stream = TcpStream::connect(address).await.expect("the listener accepts connections");
+    // A server that refuses by the headers alone may not read the body.
     let written = match write(&stream, head).await {
         Ok(()) => write(&stream, body).await,
         failed => failed,
@@ -54,7 +54,7 @@ pub(crate) async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()
     Ok(())
 }
 
-/// Everything up to the end, or to where the connection was cut.
+/// All bytes until the peer closes or cuts the connection.
 pub(crate) async fn read(stream: &TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let mut part = [0; 4096];

@@ -1,4 +1,4 @@
-//! What worlds of processes have in common: their `bullpen.toml`, and what runs on their machines.
+//! Helpers for all worlds of processes: their `bullpen.toml`, and the processes of their machines.
 //!
 //! Not here: the worlds (`stage` of each program).
 
@@ -7,7 +7,8 @@ use std::path::Path;
 
 use bullpen_agent::runner::tree::{self, Identity};
 
-/// A `bullpen.toml` with quick boots and much room; of a limit that is given twice the last counts.
+/// A `bullpen.toml` with quick boots and a large capacity; if a limit is given twice, the last
+/// counts.
 pub(crate) fn stack_file<'a>(limits: impl IntoIterator<Item = &'a (&'a str, &'a str)>) -> String {
     let all: BTreeMap<&str, &str> = limits.into_iter().copied().collect();
     let quoted = |value: &str| match value.parse::<u32>() {
@@ -16,12 +17,12 @@ pub(crate) fn stack_file<'a>(limits: impl IntoIterator<Item = &'a (&'a str, &'a 
     };
     let lines: Vec<String> =
         all.iter().map(|(name, value)| format!("{name} = {}\n", quoted(value))).collect();
-    // Jobs of most tests write to directories of the test's; those about isolation say otherwise.
+    // Jobs of most tests write to the test's directories; tests of isolation override this.
     let fleet = "[process-fleet]\nboot-delay = \"10ms\"\ncapacity = 200\nisolation = \"none\"\n";
     format!("{fleet}[limits]\n{}", lines.concat())
 }
 
-/// Everything that runs on the machines of this directory.
+/// The processes of all machines of this directory.
 pub(crate) fn processes_under(machines: &Path) -> Vec<Identity> {
     let Ok(machines) = machines.canonicalize() else { return Vec::new() };
     let mark = machines.to_str().expect("it is text").to_owned();

@@ -1,10 +1,10 @@
-//! What there is to choose from, and which of it a launch takes.
+//! The catalogue of machine types, and choosing offerings for a launch.
 //!
 //! An *offering* is a type in a zone under a usage. The built-in catalogue has the shapes of
-//! well-known families, so that classes, patterns and shortages mean on one host what they mean in
-//! a cloud; nothing is measured out to the processes.
+//! well-known EC2 families, so that classes, patterns and shortages mean the same on one host as in
+//! a cloud. The fleet does not limit processes to their type's vCPUs and memory.
 //!
-//! Not here: machines that are there already, beyond how many there are of each offering.
+//! Not here: existing machines, except their number per offering.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,17 +16,17 @@ use bullpen_core::request::TypePattern;
 /// One machine type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineType {
-    /// Its name, such as `c6i.large`.
+    /// The type's name, such as `c6i.large`.
     pub name: InstanceType,
-    /// Its vCPUs.
+    /// The type's vCPUs.
     pub vcpu: u32,
-    /// Its memory.
+    /// The type's memory.
     pub memory_mib: u32,
-    /// Its architecture.
+    /// The type's architecture.
     pub architecture: Architecture,
 }
 
-/// Every type is offered in every zone.
+/// Machine types and zones; every zone offers every type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
     /// The types.
@@ -59,7 +59,7 @@ const SIZES: [(&str, u32); 7] = [
 const ZONES: [&str; 2] = ["local-a", "local-b"];
 
 impl Catalogue {
-    /// Compute, balanced and memory families of both architectures, burstable ones, in two zones.
+    /// Compute, balanced, memory and burstable families of both architectures, in two zones.
     pub fn built_in() -> Self {
         let mut types = Vec::new();
         for (family, mib_per_vcpu, architecture, vcpu_max) in FAMILIES {
@@ -75,14 +75,14 @@ impl Catalogue {
         Self { types, zones: ZONES.map(Zone::new).into() }
     }
 
-    /// The types that are what a request asks for, whether they can be had or not.
+    /// The types that fit a request, with or without capacity.
     fn fitting(&self, class: &RunnerClass, allowed: &[TypePattern]) -> Vec<&MachineType> {
         let fits = |one: &&MachineType| {
             class.vcpu.contains(one.vcpu)
                 && one.memory_mib >= class.memory_mib_min
                 && one.architecture == class.architecture
                 && allowed.iter().any(|pattern| {
-                    // `*` does not mean machines that are slow once their credits are used up.
+                    // `*` excludes burstable types: they are slow once their credits are used up.
                     pattern.matches(&one.name)
                         && (!is_burstable(&one.name) || pattern.as_str().starts_with('t'))
                 })
@@ -90,7 +90,7 @@ impl Catalogue {
         self.types.iter().filter(fits).collect()
     }
 
-    /// Chooses up to `count` offerings: the fewest vCPUs that will do, then what is used least.
+    /// Chooses up to `count` offerings: the fewest vCPUs first, then the least used offering.
     pub(super) fn choose(
         &self,
         request: &LaunchRequest,
@@ -134,14 +134,14 @@ impl Catalogue {
     }
 }
 
-/// What a launch takes, and what it would have taken too.
+/// The offerings that a launch takes, and the fitting ones that lack capacity.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Choice<'c> {
     pub(super) taken: Vec<(&'c MachineType, Offering)>,
     pub(super) shortages: Vec<Offering>,
 }
 
-/// No type of the catalogue is what was asked for; no time will change that.
+/// No type of the catalogue fits the request; waiting does not help.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NothingFits;
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn every_default_class_can_be_had_in_three_families_of_each_architecture() {
+    fn every_default_class_fits_three_families_of_each_architecture() {
         let catalogue = Catalogue::built_in();
         for mut class in RunnerClass::defaults() {
             for architecture in [Architecture::X64, Architecture::Arm64] {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn burstable_machines_come_only_when_they_are_named() {
+    fn burstable_types_are_chosen_only_by_name() {
         let bursts = |allowed: &[&str]| {
             let (taken, _) = chosen(&request(VcpuRange::exactly(2), allowed), 20, &[]);
             taken.iter().any(|one| one.starts_with("t3."))
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_avoided_is_not_taken_and_what_is_out_is_a_shortage() {
+    fn avoided_offerings_are_skipped_and_missing_capacity_is_a_shortage() {
         let mut request = request(VcpuRange::exactly(2), &["c6i.large"]);
         request.avoid.insert(offering("c6i.large", "local-a"));
         let (taken, shortages) = chosen(&request, 3, &[]);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_catalogue_does_not_have_is_said_so() {
+    fn a_request_that_no_type_fits_is_refused() {
         let catalogue = Catalogue::built_in();
         for request in
             [request(VcpuRange::exactly(3), &["*"]), request(VcpuRange::exactly(2), &["x*"])]

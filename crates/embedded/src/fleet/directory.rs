@@ -1,9 +1,9 @@
-//! One machine's directory: which files are in it, and how they are written.
+//! One machine's directory: its files, and how to read and write them.
 //!
-//! `machine.json` is written by the fleet, behind its door; `boot.json` by the supervisor that
-//! holds the lock. So no file has two writers, and each is replaced as a whole.
+//! A process that holds the gate writes `machine.json`; the supervisor that holds the lock writes
+//! `boot.json`. So no file has two writers, and each write replaces the whole file.
 //!
-//! Not here: what the files say (`record`).
+//! Not here: the contents of the files (`record`).
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use super::record::{BootFile, MachineFile};
 use bullpen_agent::machine::{ENDS_BY, USER_DATA};
 
-/// A log that is longer when an agent is started is put aside, over the one before.
+/// The longest log to continue; a longer one is renamed, over the previous renamed log.
 const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// One machine's directory.
@@ -28,7 +28,7 @@ pub(super) struct MachineDirectory {
 }
 
 impl MachineDirectory {
-    /// The directory at this path, which is absolute and has no links in it.
+    /// The directory at this path, which must be absolute and without symbolic links.
     pub(super) fn at(path: PathBuf) -> Self {
         Self { path }
     }
@@ -37,8 +37,8 @@ impl MachineDirectory {
         &self.path
     }
 
-    /// What its processes are marked with, as [`bullpen_agent::machine::mark`] says: the path is
-    /// canonical.
+    /// The mark of its processes, the same as [`bullpen_agent::machine::mark`] of the canonical
+    /// path.
     pub(super) fn mark(&self) -> String {
         self.path.to_string_lossy().into_owned()
     }
@@ -51,13 +51,13 @@ impl MachineDirectory {
         self.path.join("machine.json")
     }
 
-    /// The directory itself, its agent's, and what its agent is told.
-    pub(super) fn furnish(&self, user_data: &str) -> io::Result<()> {
+    /// Makes the directory and the agent's directory, and writes the user data.
+    pub(super) fn create(&self, user_data: &str) -> io::Result<()> {
         private_directory(&self.path.join("agent"))?;
         replace(&self.path.join(USER_DATA), user_data.as_bytes(), Durability::Process)
     }
 
-    /// Puts away what takes room and removes what may be secret; what is left says what it was.
+    /// Moves large files to the trash and removes secrets; keeps the records.
     pub(super) fn clear(&self, trash: &Path) -> io::Result<()> {
         let name = self.path.file_name().unwrap_or_default();
         absent_is_fine(fs::rename(self.path.join("agent"), trash.join(name)))?;
@@ -69,8 +69,8 @@ impl MachineDirectory {
         absent_is_fine(fs::remove_dir_all(&self.path))
     }
 
-    /// What the fleet says of it; nothing if it is not made yet, or not there any more. A file that
-    /// a power cut left empty is nothing as well: its machine died with the host.
+    /// The fleet's record; `None` if the machine is not made yet or was removed. A power cut may
+    /// leave an empty file, which also counts as `None`: its machine died with the host.
     pub(super) fn record(&self) -> io::Result<Option<MachineFile>> {
         read(&self.machine_file())
     }
@@ -79,7 +79,7 @@ impl MachineDirectory {
         write(&self.machine_file(), record, Durability::Process)
     }
 
-    /// What the last supervisor says of it.
+    /// The last supervisor's record.
     pub(super) fn boot(&self) -> io::Result<Option<BootFile>> {
         read(&self.path.join("boot.json"))
     }
@@ -88,17 +88,17 @@ impl MachineDirectory {
         write(&self.path.join("boot.json"), boot, Durability::Process)
     }
 
-    /// When the agent wants it to end; nothing if it does not say, or says nothing that is a time.
+    /// When the agent wants the machine to end; `None` if it wrote no valid time.
     pub(super) fn ends_by(&self) -> Option<Timestamp> {
         fs::read_to_string(self.path.join(ENDS_BY)).ok()?.trim().parse().ok()
     }
 
-    /// The wish of one boot is not the next one's.
+    /// Removes the agent's end time: it holds for one boot only.
     pub(super) fn clear_ends_by(&self) -> io::Result<()> {
         absent_is_fine(fs::remove_file(self.path.join(ENDS_BY)))
     }
 
-    /// A log to be continued.
+    /// Opens a log for appending.
     pub(super) fn log(&self, name: &str) -> io::Result<fs::File> {
         let path = self.path.join(name);
         if fs::metadata(&path).is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
@@ -108,20 +108,20 @@ impl MachineDirectory {
     }
 }
 
-/// A machine's directory in `directory`; nothing for what is no id of a machine.
-pub(super) fn home_of(directory: &Path, id: &InstanceId) -> Option<MachineDirectory> {
+/// A machine's directory in the fleet's `directory`; `None` if the id is not a machine's.
+pub(super) fn machine_directory(directory: &Path, id: &InstanceId) -> Option<MachineDirectory> {
     let name = id.as_str();
     let hex = name.strip_prefix("i-")?;
     let is_id = !hex.is_empty() && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_id.then(|| MachineDirectory::at(directory.join(name)))
 }
 
-/// Makes a directory, and those above it, for this user alone.
+/// Makes a directory and its parents, accessible to this user alone.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// What a written file survives.
+/// The failure that a written file survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
     /// The death of any process.
@@ -130,7 +130,7 @@ pub(super) enum Durability {
     PowerCut,
 }
 
-/// Reads a document; nothing if it is not there or empty.
+/// Reads a document; `None` if the file is missing or empty.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -145,7 +145,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Replaces a document, as a whole or not at all.
+/// Replaces a document atomically.
 pub(super) fn write(path: &Path, document: &impl Serialize, lasts: Durability) -> io::Result<()> {
     let mut bytes = serde_json::to_vec_pretty(document)?;
     bytes.push(b'\n');

@@ -1,6 +1,6 @@
-//! Ending process trees by their marks, and by the users that only they have.
+//! Kills process trees by their marks, and by the users that belong to them alone.
 //!
-//! Not here: which trees (`yard`, `supervisor`).
+//! Not here: choosing the trees (`machines`, `supervisor`).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,15 +10,17 @@ use bullpen_agent::runner::tree;
 
 use crate::write_gate::LockWait;
 
-/// How long killed processes may take to be gone, in each round.
+/// How long killed processes may take to end, in each round.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
-/// Rounds of looking and killing: what forks while it is killed is found by the next one.
+/// Rounds of searching and killing: a process may fork while it is killed, and the next round finds
+/// its child.
 const ROUNDS_MAX: u32 = 100;
-/// A process that forks while it is looked for may have its child behind the look.
+/// Rounds without a process before the tree counts as ended: a search may miss the child of a
+/// process that forks meanwhile.
 const QUIET_ROUNDS: u32 = 2;
 
-/// Ends everything under these marks, and of these users, but this process. What was killed is gone
-/// on return.
+/// Kills all processes with these marks or of these users, except this process, and waits until
+/// they have ended.
 pub(super) fn end_all(marks: &BTreeSet<String>, users: &BTreeSet<u32>) -> io::Result<()> {
     let mut quiet_rounds = 0;
     for _ in 0..ROUNDS_MAX {
@@ -33,12 +35,12 @@ pub(super) fn end_all(marks: &BTreeSet<String>, users: &BTreeSet<u32>) -> io::Re
             continue;
         }
         quiet_rounds = 0;
-        for one in &found {
-            one.kill()?;
+        for process in &found {
+            process.kill()?;
         }
         let mut patience = LockWait::new(GONE_WITHIN);
         for attempt in 0.. {
-            found.retain(|one| one.is_alive());
+            found.retain(|process| process.is_alive());
             if found.is_empty() {
                 break;
             }

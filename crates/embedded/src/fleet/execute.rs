@@ -1,6 +1,6 @@
-//! What callers ask for: launching, starting, stopping, ending.
+//! The operations on machines: launch, start, stop, terminate, describe.
 //!
-//! Not here: taking turns and cleaning up (`machines`), or what leaves a machine as it is
+//! Not here: the gate and repairs (`machines`), and operations that do not start or stop a machine
 //! (`notices`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,25 +20,26 @@ use bullpen_core::request::TypePattern;
 use bullpen_core::time::Timestamp;
 
 use super::catalogue::{MachineType, NothingFits};
-use super::directory::{self, Durability, MachineDirectory, home_of};
+use super::directory::{self, Durability, MachineDirectory, machine_directory};
 use super::machines::{FoundMachine, MachineFinding, Machines, Shutdown, fault, lock};
 use super::record::{LaunchRecord, MachineFacts, MachineFile, MachineGoal, Version};
 use bullpen_agent::machine::{Isolation, UserData};
 
-/// How long a launch is remembered at least.
+/// How long to remember a launch at least.
 const LAUNCH_REMEMBERED: Duration = Duration::from_secs(24 * 3600);
-/// From this many on, launches are looked through for old ones.
+/// Old launches are removed only if there are more launches than this.
 const LAUNCHES_KEPT: usize = 256;
-/// A file's name has at most 255 bytes, and `.json.new` is added.
+/// A file's name has at most 255 bytes, and `.json.new` is appended.
 const NAME_BYTES_MAX: usize = 240;
-/// An id that is taken already is another try; a second one means that the entropy is none.
+/// Attempts to find an unused id; random ids collide so rarely that eight collisions mean bad
+/// entropy.
 const ID_TRIES_MAX: u32 = 8;
 
 impl<C: Clock> Machines<C> {
-    /// Launches what there is room for, once per intent.
+    /// Launches machines up to the capacity, once per intent.
     pub(super) fn launch(&self, request: &LaunchRequest) -> Result<Launched, Fault> {
         let path = self.launches().join(file_name(&request.intent)?);
-        self.alone(|| {
+        self.exclusively(|| {
             if let Some(known) = read(&path)? {
                 return self.answer(&known);
             }
@@ -48,24 +49,27 @@ impl<C: Clock> Machines<C> {
             directory::write(&launching, &record, Durability::PowerCut)
                 .map_err(|error| fault(&launching, &error))?;
             if let Some(error) = self.finish_launch()? {
-                return Err(self.no_supervisor(&error));
+                return Err(self.supervisor_fault(&error));
             }
             self.answer(&record)
         })
     }
 
     pub(super) fn plan_launch(&self, request: &LaunchRequest) -> Result<LaunchRecord, Fault> {
-        let seen = self.settle(None)?;
-        self.sweep(&seen)?;
+        let seen = self.repair(None)?;
+        self.remove_unrecorded(&seen)?;
         let capacity = lock(&self.capacity).clone();
-        let up: Vec<Offering> =
-            seen.iter().filter(|one| one.is_up()).map(|one| one.record.facts.offering()).collect();
-        let room = room(capacity.machines_max, up.len());
+        let up: Vec<Offering> = seen
+            .iter()
+            .filter(|machine| machine.is_up())
+            .map(|machine| machine.record.facts.offering())
+            .collect();
+        let free = free_places(capacity.machines_max, up.len());
         let mut in_use: BTreeMap<Offering, u32> = BTreeMap::new();
         for offering in up {
             *in_use.entry(offering).or_default() += 1;
         }
-        let count = request.count.min(room);
+        let count = request.count.min(free);
         let choice = self
             .catalogue
             .choose(request, count, &capacity.out_of, in_use)
@@ -74,7 +78,7 @@ impl<C: Clock> Machines<C> {
         let mut machines = Vec::new();
         let mut taken = BTreeSet::new();
         let mut users: BTreeSet<u32> =
-            seen.iter().filter_map(|one| one.record.facts.user).collect();
+            seen.iter().filter_map(|machine| machine.record.facts.user).collect();
         for (machine_type, offering) in choice.taken {
             let id = self.new_id(&mut taken)?;
             let user = self.new_user(&mut users)?;
@@ -90,7 +94,7 @@ impl<C: Clock> Machines<C> {
         })
     }
 
-    /// What machines of this class are told.
+    /// The user data of machines of this class.
     fn user_data_of(&self, class: &RunnerClass) -> Result<String, Fault> {
         let isolation = self.isolation()?;
         if class.scripts.is_empty() && (isolation.is_none() || self.user_data.is_empty()) {
@@ -98,23 +102,25 @@ impl<C: Clock> Machines<C> {
         }
         let all = UserData::from_text(&self.user_data).map_err(|error| {
             let name = &class.name;
-            Fault::Denied(format!("class {name} has scripts that no machine can be told: {error}"))
+            Fault::Denied(format!(
+                "could not add scripts of class {name} to the user data: {error}"
+            ))
         })?;
-        let told = UserData { isolation, ..all.of_class(&class.scripts) };
-        Ok(told.to_text())
+        let with_scripts = UserData { isolation, ..all.of_class(&class.scripts) };
+        Ok(with_scripts.to_text())
     }
 
-    /// What all machines are told of how their jobs are held.
+    /// The isolation in every machine's user data.
     fn isolation(&self) -> Result<Option<Isolation>, Fault> {
         let Some(chosen) = self.chosen() else { return Ok(None) };
         if chosen.refused {
             let why = chosen.lacking().unwrap_or_default();
             return Err(Fault::Denied(format!("isolation is required, and {why}")));
         }
-        Ok((chosen.decision.held_by() != "nothing").then(|| chosen.told.clone()))
+        Ok((chosen.decision.held_by() != "nothing").then(|| chosen.for_agents.clone()))
     }
 
-    /// A user that no other machine has, where each has one.
+    /// A user id that no other machine has; `None` if machines have no users of their own.
     fn new_user(&self, taken: &mut BTreeSet<u32>) -> Result<Option<u32>, Fault> {
         let Some(users) = self.chosen().and_then(|chosen| chosen.users) else { return Ok(None) };
         let user = users.pick(taken, self.entropy.next()).ok_or(Fault::NoCapacity)?;
@@ -122,7 +128,7 @@ impl<C: Clock> Machines<C> {
         Ok(Some(user))
     }
 
-    /// `i-` and 17 hexadecimal digits, as EC2's.
+    /// `i-` and 17 hexadecimal digits, like EC2's ids.
     fn new_id(&self, taken: &mut BTreeSet<InstanceId>) -> Result<InstanceId, Fault> {
         for _ in 0..ID_TRIES_MAX {
             let id = InstanceId::new(format!("i-{:017x}", self.entropy.next()));
@@ -134,25 +140,25 @@ impl<C: Clock> Machines<C> {
         Err(Fault::Unclassified("the entropy for ids of machines repeats itself".to_owned()))
     }
 
-    /// Makes what is missing of the launch that is written down as begun, and notes it as made.
-    /// Returns why a supervisor could not be started, if so; its machine is gone then.
+    /// Makes the missing machines of the launch in `launching.json`, and moves its file to
+    /// `launches`. If a supervisor does not start, its machine is gone; returns the error.
     pub(super) fn finish_launch(&self) -> Result<Option<io::Error>, Fault> {
         let launching = self.launching();
         let Some(record) = read::<LaunchRecord>(&launching)? else { return Ok(None) };
         let mut refused = None;
         for facts in &record.machines {
-            let Some(home) = home_of(&self.directory, &facts.id) else { continue };
-            refused = self.make(home, facts, &record.user_data)?.or(refused);
+            let Some(home) = machine_directory(&self.directory, &facts.id) else { continue };
+            refused = self.make_machine(home, facts, &record.user_data)?.or(refused);
         }
         let made = self.launches().join(file_name(&record.intent)?);
         fs::rename(&launching, &made).map_err(|error| fault(&made, &error))?;
         if let Some(error) = &refused {
-            tracing::warn!(intent = %record.intent, %error, "a launch brought no supervisor up");
+            tracing::warn!(intent = %record.intent, %error, "could not start a launch's supervisor");
         }
         Ok(refused)
     }
 
-    fn make(
+    fn make_machine(
         &self,
         home: MachineDirectory,
         facts: &MachineFacts,
@@ -160,10 +166,10 @@ impl<C: Clock> Machines<C> {
     ) -> Result<Option<io::Error>, Fault> {
         let failed = |error| fault(&self.directory.join(facts.id.as_str()), &error);
         if home.record().map_err(failed)?.is_some() {
-            // Made before whoever launched it was killed. If it never came up, `settle` sees to it.
+            // The process that launched it died afterwards. `repair` starts a missing supervisor.
             return Ok(None);
         }
-        home.furnish(&told_to(facts, user_data)).map_err(failed)?;
+        home.create(&user_data_for(facts, user_data)).map_err(failed)?;
         let record = MachineFile {
             version: Version::CURRENT,
             facts: facts.clone(),
@@ -172,26 +178,26 @@ impl<C: Clock> Machines<C> {
             stops: BTreeMap::new(),
             tags: Tags::default(),
         };
-        let mut one = FoundMachine {
+        let mut machine = FoundMachine {
             home,
             record,
             state: MachineState::Pending,
-            finding: MachineFinding::Unborn,
+            finding: MachineFinding::NotStarted,
         };
-        let Err(error) = self.raise(&mut one) else { return Ok(None) };
-        self.bring_down(vec![(one, Shutdown::End)])?;
+        let Err(error) = self.start_supervisor(&mut machine) else { return Ok(None) };
+        self.shut_down(vec![(machine, Shutdown::End)])?;
         Ok(Some(error))
     }
 
-    /// A launch's machines as they are now; those that are forgotten are gone.
+    /// A launch's machines in their current states; a forgotten machine is gone.
     fn answer(&self, record: &LaunchRecord) -> Result<Launched, Fault> {
         if record.machines.is_empty() && record.shortages.is_empty() {
             return Err(Fault::NoCapacity);
         }
         let ids: Vec<InstanceId> = record.machines.iter().map(|facts| facts.id.clone()).collect();
-        let seen = self.settle(Some(&ids))?;
+        let seen = self.repair(Some(&ids))?;
         let now = |facts: &MachineFacts| {
-            let found = seen.iter().find(|one| one.record.facts.id == facts.id);
+            let found = seen.iter().find(|machine| machine.record.facts.id == facts.id);
             found.map_or_else(
                 || facts.machine(MachineState::Gone, Tags::default()),
                 FoundMachine::machine,
@@ -202,7 +208,7 @@ impl<C: Clock> Machines<C> {
         Ok(Launched { machines, shortages, said: None })
     }
 
-    /// Removes launches that nobody can be waiting for and that have nothing left.
+    /// Removes launches that are too old for a caller to wait for, and have no directories left.
     fn forget_launches(&self, now: Timestamp) {
         let Ok(entries) = fs::read_dir(self.launches()) else { return };
         let paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -210,7 +216,7 @@ impl<C: Clock> Machines<C> {
             return;
         }
         for path in paths {
-            // One that cannot be read is kept: it may be a newer program's.
+            // Keeps unreadable files: a newer program may have written them.
             let Ok(Some(record)) = read::<LaunchRecord>(&path) else { continue };
             let is_old = now.since(record.at) >= LAUNCH_REMEMBERED;
             let is_there = |facts: &MachineFacts| self.directory.join(facts.id.as_str()).exists();
@@ -218,40 +224,40 @@ impl<C: Clock> Machines<C> {
                 && !record.machines.iter().any(is_there)
                 && let Err(error) = fs::remove_file(&path)
             {
-                tracing::warn!(path = %path.display(), %error, "an old launch could not be removed");
+                tracing::warn!(path = %path.display(), %error, "could not remove an old launch");
             }
         }
     }
 
-    /// Starts stopped machines, while there is room.
+    /// Starts stopped machines, up to the capacity.
     pub(super) fn start(
         &self,
         ids: &[InstanceId],
     ) -> Result<Vec<(InstanceId, StartOutcome)>, Fault> {
-        self.alone(|| {
-            let mut seen = self.settle(None)?;
+        self.exclusively(|| {
+            let mut seen = self.repair(None)?;
             let capacity = lock(&self.capacity).clone();
-            let mut room =
-                room(capacity.machines_max, seen.iter().filter(|one| one.is_up()).count());
+            let up = seen.iter().filter(|machine| machine.is_up()).count();
+            let mut free = free_places(capacity.machines_max, up);
             let mut answers = Vec::new();
             for id in ids {
-                let found = seen.iter_mut().find(|one| one.record.facts.id == *id);
+                let found = seen.iter_mut().find(|machine| machine.record.facts.id == *id);
                 let answer = match found {
                     None => StartOutcome::Failed(Fault::NotFound),
-                    Some(one) => match one.state {
+                    Some(machine) => match machine.state {
                         MachineState::Pending | MachineState::Running => StartOutcome::Starting,
                         MachineState::Stopping | MachineState::Gone => {
                             StartOutcome::Failed(Fault::NotFound)
                         }
                         MachineState::Stopped
-                            if room == 0
-                                || capacity.out_of.contains(&one.record.facts.offering()) =>
+                            if free == 0
+                                || capacity.out_of.contains(&machine.record.facts.offering()) =>
                         {
                             StartOutcome::NoCapacity
                         }
                         MachineState::Stopped => {
-                            room -= 1;
-                            self.start_one(one)?
+                            free -= 1;
+                            self.start_one(machine)?
                         }
                     },
                 };
@@ -261,61 +267,63 @@ impl<C: Clock> Machines<C> {
         })
     }
 
-    fn start_one(&self, one: &mut FoundMachine) -> Result<StartOutcome, Fault> {
-        one.record.life = self.new_boot();
-        one.record.plan = self.plan.clone();
-        let Err(error) = self.raise(one) else { return Ok(StartOutcome::Starting) };
-        self.bring_down(vec![(one.clone(), Shutdown::Stop)])?;
-        Ok(StartOutcome::Failed(self.no_supervisor(&error)))
+    fn start_one(&self, machine: &mut FoundMachine) -> Result<StartOutcome, Fault> {
+        machine.record.life = self.new_boot();
+        machine.record.plan = self.plan.clone();
+        let Err(error) = self.start_supervisor(machine) else { return Ok(StartOutcome::Starting) };
+        self.shut_down(vec![(machine.clone(), Shutdown::Stop)])?;
+        Ok(StartOutcome::Failed(self.supervisor_fault(&error)))
     }
 
-    /// Carries out each order that is in time, once.
+    /// Carries out each order that is in time, at most once.
     pub(super) fn stop(&self, orders: &[StopOrder]) -> Result<(), Fault> {
-        self.alone(|| {
+        self.exclusively(|| {
             let ids: Vec<InstanceId> = orders.iter().map(|order| order.id.clone()).collect();
-            let mut seen = self.settle(Some(&ids))?;
-            // After the wait for the door: what counts is when it lands.
+            let mut seen = self.repair(Some(&ids))?;
+            // Read after the wait for the gate: an order must not take effect after its deadline.
             let now = self.clock.now();
             let mut late = None;
             let mut named = BTreeSet::new();
             for order in orders {
-                let found = seen.iter_mut().find(|one| one.record.facts.id == order.id);
-                let Some(one) = found else { continue };
-                one.record.stops.retain(|_, until| *until > now);
+                let found = seen.iter_mut().find(|machine| machine.record.facts.id == order.id);
+                let Some(machine) = found else { continue };
+                machine.record.stops.retain(|_, until| *until > now);
                 if order.until <= now {
                     late = late.or(Some(order));
-                } else if one.record.stops.insert(order.op.clone(), order.until).is_none() {
+                } else if machine.record.stops.insert(order.op.clone(), order.until).is_none() {
                     named.insert(order.id.clone());
                 }
             }
             let (named, _): (Vec<FoundMachine>, Vec<FoundMachine>) =
-                seen.into_iter().partition(|one| named.contains(&one.record.facts.id));
+                seen.into_iter().partition(|machine| named.contains(&machine.record.facts.id));
             let (up, down): (Vec<FoundMachine>, Vec<FoundMachine>) =
                 named.into_iter().partition(FoundMachine::is_up);
-            for one in &down {
-                // What is down already has had this operation too.
-                one.home
-                    .write_record(&one.record)
-                    .map_err(|error| fault(one.home.path(), &error))?;
+            for machine in &down {
+                // The operation counts as carried out on a machine that is down already.
+                machine
+                    .home
+                    .write_record(&machine.record)
+                    .map_err(|error| fault(machine.home.path(), &error))?;
             }
-            self.bring_down(up.into_iter().map(|one| (one, Shutdown::Stop)).collect())?;
+            self.shut_down(up.into_iter().map(|machine| (machine, Shutdown::Stop)).collect())?;
             late.map_or(Ok(()), |order| Err(too_late(order, now)))
         })
     }
 
     /// Ends machines for good.
     pub(super) fn terminate(&self, ids: &[InstanceId]) -> Result<(), Fault> {
-        self.alone(|| {
-            let seen = self.settle(Some(ids))?;
-            let is_left = |one: &FoundMachine| !matches!(one.record.life, MachineGoal::Gone { .. });
-            let left = seen.into_iter().filter(is_left).map(|one| (one, Shutdown::End));
-            self.bring_down(left.collect()).map(|_| ())
+        self.exclusively(|| {
+            let seen = self.repair(Some(ids))?;
+            let is_left =
+                |machine: &FoundMachine| !matches!(machine.record.life, MachineGoal::Gone { .. });
+            let left = seen.into_iter().filter(is_left).map(|machine| (machine, Shutdown::End));
+            self.shut_down(left.collect()).map(|_| ())
         })
     }
 
-    /// These machines, or all.
-    pub(super) fn machines(&self, ids: Option<&[InstanceId]>) -> Result<Vec<Machine>, Fault> {
-        let seen = self.settled(ids)?;
+    /// These machines, or all, after repairs.
+    pub(super) fn describe(&self, ids: Option<&[InstanceId]>) -> Result<Vec<Machine>, Fault> {
+        let seen = self.repaired(ids)?;
         Ok(seen.iter().map(FoundMachine::machine).collect())
     }
 
@@ -328,8 +336,8 @@ impl<C: Clock> Machines<C> {
     }
 }
 
-/// What this machine is told: its own user and limits, where it has any.
-fn told_to(facts: &MachineFacts, user_data: &str) -> String {
+/// A machine's user data: adds the machine's own user and limits, if the data has an isolation.
+fn user_data_for(facts: &MachineFacts, user_data: &str) -> String {
     let Ok(data) = UserData::from_text(user_data) else { return user_data.to_owned() };
     let MachineFacts { id, user, vcpu, memory_mib, .. } = facts;
     let own = |held: Isolation| held.of_machine(id.as_str(), *user, *vcpu, *memory_mib);
@@ -340,7 +348,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, Fault>
     directory::read(path).map_err(|error| fault(path, &error))
 }
 
-fn room(machines_max: Option<u32>, up: usize) -> u32 {
+fn free_places(machines_max: Option<u32>, up: usize) -> u32 {
     let up = u32::try_from(up).unwrap_or(u32::MAX);
     machines_max.map_or(u32::MAX, |most| most.saturating_sub(up))
 }
@@ -387,14 +395,15 @@ fn too_late(order: &StopOrder, now: Timestamp) -> Fault {
     Fault::Denied(format!("stop {op} of {id} came at {now}, and must not land after {until}"))
 }
 
-/// An intent's file: everything but letters, digits and `-_` is written as `%` and two digits.
+/// The name of an intent's file: bytes other than letters, digits and `-_` become `%` and two
+/// digits.
 fn file_name(intent: &IntentId) -> Result<String, Fault> {
     let mut name = String::new();
     for byte in intent.as_str().bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
             name.push(char::from(byte));
         } else {
-            write!(name, "%{byte:02x}").expect("a string takes all that is written to it");
+            write!(name, "%{byte:02x}").expect("writing to a string cannot fail");
         }
     }
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
@@ -408,7 +417,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intents_are_file_names_of_their_own() {
+    fn each_intent_has_its_own_file_name() {
         let name = |text: &str| file_name(&IntentId::new(text)).unwrap();
         assert_eq!(name("run-1_a"), "run-1_a.json");
         assert_eq!(name("../a b"), "%2e%2e%2fa%20b.json");
@@ -418,9 +427,9 @@ mod tests {
     }
 
     #[test]
-    fn room_is_what_is_left_and_never_less_than_none() {
-        assert_eq!(room(None, 1_000), u32::MAX);
-        assert_eq!(room(Some(3), 2), 1);
-        assert_eq!(room(Some(3), 5), 0);
+    fn free_places_are_never_negative() {
+        assert_eq!(free_places(None, 1_000), u32::MAX);
+        assert_eq!(free_places(Some(3), 2), 1);
+        assert_eq!(free_places(Some(3), 5), 0);
     }
 }

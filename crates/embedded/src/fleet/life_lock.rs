@@ -1,10 +1,10 @@
-//! Life is a lock: a machine is up as long as somebody holds its `life.lock`.
+//! The lock that shows whether a machine is up: its supervisor holds `life.lock`.
 //!
-//! The fleet takes the lock, and the supervisor gets it as its standard input: the lock belongs to
-//! the open file, so it passes from one process to the other without a gap in which the machine
-//! would look dead. The kernel drops it with the supervisor, however that ends.
+//! The fleet takes the lock and passes it to the supervisor as standard input. The lock belongs to
+//! the open file, so that it passes without a gap in which the machine would look dead. The kernel
+//! releases it when the supervisor ends, in any way.
 //!
-//! Not here: what is done about a machine whose lock is free.
+//! Not here: repairing a machine whose lock is free (`machines`).
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -14,7 +14,7 @@ use std::path::Path;
 
 use crate::write_gate::{LockWait, PATIENCE_MAX};
 
-/// Takes the lock, as soon as nobody looks at it.
+/// Takes the lock; waits for processes that are checking it.
 pub(super) fn take(path: &Path) -> io::Result<File> {
     let file = open(path)?;
     let mut patience = LockWait::new(PATIENCE_MAX);
@@ -29,7 +29,8 @@ pub(super) fn take(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether anybody holds it. The look itself is a shared lock, so that looks do not see each other.
+/// Whether a process holds the lock. The check takes a shared lock, so that checks do not see each
+/// other.
 pub(super) fn is_held(path: &Path) -> io::Result<bool> {
     match open(path)?.try_lock_shared() {
         Ok(()) => Ok(false),
@@ -38,16 +39,17 @@ pub(super) fn is_held(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The lock that this process was given as its standard input; else the free one.
-pub(super) fn given(path: &Path) -> io::Result<File> {
-    let given = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let (mine, wanted) = (given.metadata()?, open(path)?.metadata()?);
-    let is_it = (mine.dev(), mine.ino()) == (wanted.dev(), wanted.ino());
-    let file = if is_it { given } else { open(path)? };
+/// The lock that this process inherited as standard input; otherwise takes the lock if it is free.
+pub(super) fn inherited(path: &Path) -> io::Result<File> {
+    let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let (found, wanted) = (stdin.metadata()?, open(path)?.metadata()?);
+    let is_the_lock = (found.dev(), found.ino()) == (wanted.dev(), wanted.ino());
+    let file = if is_the_lock { stdin } else { open(path)? };
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
-            Err(io::Error::new(io::ErrorKind::WouldBlock, "another supervisor has this machine"))
+            let why = "another supervisor holds this machine's lock";
+            Err(io::Error::new(io::ErrorKind::WouldBlock, why))
         }
         Err(TryLockError::Error(error)) => Err(error),
     }

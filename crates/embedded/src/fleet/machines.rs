@@ -1,11 +1,11 @@
-//! Where the machines are: taking turns, looking, and setting right what a killed process left.
+//! Observes the machines of a stack, and repairs what a killed process left.
 //!
-//! Everything that changes a machine happens behind the *door*, one process at a time. What is
-//! begun there is written down first: a launch in `launching.json`, a stop or an end in the
-//! machine's own record. So whoever passes the door next finds what was left half done and finishes
-//! it, and a look without the door sees nothing worse than a state that lags.
+//! A process changes machines only while it holds the *gate*, and records each operation before it
+//! begins: a launch in `launching.json`, a stop or an end in the machine's record. The next process
+//! at the gate finishes an interrupted operation; an observer without the gate sees at worst an old
+//! state.
 //!
-//! Not here: what callers ask for (`deeds`), or the supervisor's side (`supervisor`).
+//! Not here: the operations (`execute`, `notices`), and the supervisor's own work (`supervisor`).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use bullpen_core::ports::{Clock, Fault, Machine, MachineState};
 use bullpen_core::time::Timestamp;
 
 use super::catalogue::Catalogue;
-use super::directory::{MachineDirectory, absent_is_fine, home_of};
+use super::directory::{MachineDirectory, absent_is_fine, machine_directory};
 use super::ending::end_all;
 use super::isolation::{ChosenIsolation, IsolationSettings, choose_for_launches};
 use super::life_lock;
@@ -29,10 +29,10 @@ use super::record::{BootPhase, BootPlan, MachineFile, MachineGoal};
 use super::settings::{Capacity, Entropy};
 use crate::write_gate::{GateClosed, WriteGate};
 
-/// How long a gone machine is remembered: longer than anybody waits for a launch or an end.
+/// How long to remember a gone machine: longer than any caller waits for a launch or an end.
 pub(super) const TOMBSTONE: Duration = Duration::from_secs(3600);
 
-/// How often processes are ended again while a lock is held.
+/// How often to kill the processes again while a supervisor holds its lock.
 const END_TRIES_MAX: u32 = 20;
 
 /// The machines of one stack, as one process sees them.
@@ -48,12 +48,12 @@ pub(super) struct Machines<C> {
     pub(super) isolation: Option<IsolationSettings>,
     pub(super) chosen: OnceLock<ChosenIsolation>,
     pub(super) capacity: Mutex<Capacity>,
-    pub(super) door: Mutex<WriteGate>,
-    /// Supervisors this process started, to be waited for once they have ended.
+    pub(super) gate: Mutex<WriteGate>,
+    /// Supervisors that this process started and has not waited for.
     pub(super) children: Mutex<Vec<Child>>,
 }
 
-/// One machine as it was found.
+/// One machine as `observe` found it.
 #[derive(Clone, Debug)]
 pub(super) struct FoundMachine {
     pub(super) home: MachineDirectory,
@@ -62,27 +62,27 @@ pub(super) struct FoundMachine {
     pub(super) finding: MachineFinding,
 }
 
-/// What is to be done about a machine as it was found.
+/// The repair that a machine needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MachineFinding {
-    /// Nothing.
+    /// None.
     Fine,
-    /// Whoever was to start its supervisor did not come to it.
-    Unborn,
-    /// Its supervisor is no more, and something of it may be left.
+    /// The launching process died before it started the supervisor.
+    NotStarted,
+    /// The supervisor has died, and other processes of the machine may be left.
     Dead,
-    /// Whoever stopped or ended it did not come to the end.
+    /// The process that stopped or ended the machine died before it had finished.
     Unfinished,
-    /// It has been gone for long enough.
-    Forgettable,
+    /// The machine has been gone for longer than [`TOMBSTONE`].
+    Expired,
 }
 
-/// How a machine is brought down.
+/// How to shut a machine down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shutdown {
-    /// To be started again.
+    /// It can be started again.
     Stop,
-    /// For good.
+    /// It is gone for good.
     End,
 }
 
@@ -90,14 +90,14 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The one table from the system's errors to faults.
+/// Maps the operating system's errors to faults.
 pub(super) fn fault(path: &Path, error: &io::Error) -> Fault {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
         io::ErrorKind::WouldBlock => Fault::Throttled,
-        io::ErrorKind::InvalidData => {
-            Fault::Unreadable(format!("{text}; it was left as it is, repair it or move it away"))
-        }
+        io::ErrorKind::InvalidData => Fault::Unreadable(format!(
+            "{text}; the file was not changed: repair it or move it away"
+        )),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             Fault::Denied(format!("{text}; this user must be able to write there"))
         }
@@ -109,43 +109,46 @@ pub(super) fn fault(path: &Path, error: &io::Error) -> Fault {
 }
 
 impl<C: Clock> Machines<C> {
-    /// Does something while no other process changes any machine, after having finished a launch
-    /// that was left half done.
-    pub(super) fn alone<T>(&self, inside: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-        let mut door = lock(&self.door);
-        let passed = door.pass(|| {
+    /// Runs `inside` while no other process changes machines, after finishing an interrupted
+    /// launch.
+    pub(super) fn exclusively<T>(
+        &self,
+        inside: impl FnOnce() -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let mut gate = lock(&self.gate);
+        let outcome = gate.pass(|| {
             self.finish_launch()?;
             inside()
         });
-        drop(door);
+        drop(gate);
         self.empty_trash();
-        match passed {
+        match outcome {
             Ok(answer) => answer,
             Err(GateClosed::Busy) => Err(Fault::Throttled),
             Err(GateClosed::Io(error)) => Err(fault(&self.directory, &error)),
         }
     }
 
-    /// Waits for supervisors that have ended, so that they do not stay as zombies.
+    /// Waits for supervisors that have ended, so that they do not remain zombies.
     pub(super) fn reap(&self) {
         lock(&self.children).retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 
-    /// These machines, or all; those that are not there are left out.
-    pub(super) fn look(&self, ids: Option<&[InstanceId]>) -> Result<Vec<FoundMachine>, Fault> {
+    /// Observes these machines, or all; omits machines that do not exist.
+    pub(super) fn observe(&self, ids: Option<&[InstanceId]>) -> Result<Vec<FoundMachine>, Fault> {
         let now = self.clock.now();
         let homes = match ids {
             Some(ids) => {
                 let ids: BTreeSet<&InstanceId> = ids.iter().collect();
-                ids.into_iter().filter_map(|id| home_of(&self.directory, id)).collect()
+                ids.into_iter().filter_map(|id| machine_directory(&self.directory, id)).collect()
             }
             None => self.homes().map_err(|error| fault(&self.directory, &error))?,
         };
         let mut all = Vec::new();
         for home in homes {
-            match self.look_at(home.clone(), now) {
-                Ok(seen) => all.extend(seen),
-                // Removed while it was looked at.
+            match self.observe_one(home.clone(), now) {
+                Ok(found) => all.extend(found),
+                // Another process removed the machine meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(fault(&home.machine_file(), &error)),
             }
@@ -153,16 +156,20 @@ impl<C: Clock> Machines<C> {
         Ok(all)
     }
 
-    /// Every machine's directory, by id.
+    /// The directories of all machines, in the order of their ids.
     fn homes(&self) -> io::Result<Vec<MachineDirectory>> {
         let mut ids = BTreeSet::new();
         for entry in fs::read_dir(&self.directory)? {
             ids.extend(entry?.file_name().to_str().map(InstanceId::new));
         }
-        Ok(ids.iter().filter_map(|id| home_of(&self.directory, id)).collect())
+        Ok(ids.iter().filter_map(|id| machine_directory(&self.directory, id)).collect())
     }
 
-    fn look_at(&self, home: MachineDirectory, now: Timestamp) -> io::Result<Option<FoundMachine>> {
+    fn observe_one(
+        &self,
+        home: MachineDirectory,
+        now: Timestamp,
+    ) -> io::Result<Option<FoundMachine>> {
         let Some(record) = home.record()? else { return Ok(None) };
         let (state, finding) = match &record.life {
             MachineGoal::Stopping => (MachineState::Stopping, MachineFinding::Unfinished),
@@ -171,15 +178,15 @@ impl<C: Clock> Machines<C> {
             MachineGoal::Gone { at } if now < at.after(TOMBSTONE) => {
                 (MachineState::Gone, MachineFinding::Fine)
             }
-            MachineGoal::Gone { .. } => (MachineState::Gone, MachineFinding::Forgettable),
+            MachineGoal::Gone { .. } => (MachineState::Gone, MachineFinding::Expired),
             MachineGoal::Up { boot, host_boot, spawned } => {
                 let is_held = life_lock::is_held(&home.lock())?;
-                // Read after the look at the lock: a supervisor writes before it lets go.
-                let phase = home.boot()?.filter(|said| said.id == *boot).map(|said| said.phase);
-                let never_came = !spawned && phase.is_none() && *host_boot == self.host_boot;
-                let finding = match (is_held, never_came) {
+                // Read after the check of the lock: a supervisor writes before it unlocks.
+                let phase = home.boot()?.filter(|file| file.id == *boot).map(|file| file.phase);
+                let was_not_started = !spawned && phase.is_none() && *host_boot == self.host_boot;
+                let finding = match (is_held, was_not_started) {
                     (true, _) => MachineFinding::Fine,
-                    (false, true) => MachineFinding::Unborn,
+                    (false, true) => MachineFinding::NotStarted,
                     (false, false) => MachineFinding::Dead,
                 };
                 (state_of(phase), finding)
@@ -188,49 +195,51 @@ impl<C: Clock> Machines<C> {
         Ok(Some(FoundMachine { home, record, state, finding }))
     }
 
-    /// The machines, with nothing left of what is dead. Behind the door only if something is.
-    pub(super) fn settled(&self, ids: Option<&[InstanceId]>) -> Result<Vec<FoundMachine>, Fault> {
-        let seen = self.look(ids)?;
+    /// The machines after repairs. Takes the gate only if a machine or a launch needs a repair.
+    pub(super) fn repaired(&self, ids: Option<&[InstanceId]>) -> Result<Vec<FoundMachine>, Fault> {
+        let found = self.observe(ids)?;
         let is_launch_open = || ids.is_none() && self.launching().exists();
-        if seen.iter().all(|one| one.finding == MachineFinding::Fine) && !is_launch_open() {
-            return Ok(seen);
+        let is_fine = |machine: &FoundMachine| machine.finding == MachineFinding::Fine;
+        if found.iter().all(is_fine) && !is_launch_open() {
+            return Ok(found);
         }
-        self.alone(|| self.settle(ids))
+        self.exclusively(|| self.repair(ids))
     }
 
-    /// The same behind the door.
-    pub(super) fn settle(&self, ids: Option<&[InstanceId]>) -> Result<Vec<FoundMachine>, Fault> {
+    /// Repairs these machines, or all, and returns them. The caller holds the gate.
+    pub(super) fn repair(&self, ids: Option<&[InstanceId]>) -> Result<Vec<FoundMachine>, Fault> {
         let (mut kept, mut left) = (Vec::new(), Vec::new());
-        for mut one in self.look(ids)? {
-            match one.finding {
-                MachineFinding::Fine => kept.push(one),
-                MachineFinding::Unborn => match self.raise(&mut one) {
-                    Ok(()) => kept.push(one),
+        for mut machine in self.observe(ids)? {
+            match machine.finding {
+                MachineFinding::Fine => kept.push(machine),
+                MachineFinding::NotStarted => match self.start_supervisor(&mut machine) {
+                    Ok(()) => kept.push(machine),
                     Err(error) => {
-                        tracing::warn!(machine = %one.record.facts.id, %error, "it never came up");
-                        left.push((one, Shutdown::End));
+                        let id = &machine.record.facts.id;
+                        tracing::warn!(machine = %id, %error, "could not start the supervisor");
+                        left.push((machine, Shutdown::End));
                     }
                 },
-                MachineFinding::Unfinished if one.record.life == MachineGoal::Stopping => {
-                    left.push((one, Shutdown::Stop));
+                MachineFinding::Unfinished if machine.record.life == MachineGoal::Stopping => {
+                    left.push((machine, Shutdown::Stop));
                 }
                 MachineFinding::Dead | MachineFinding::Unfinished => {
-                    left.push((one, Shutdown::End));
+                    left.push((machine, Shutdown::End));
                 }
-                MachineFinding::Forgettable => {
-                    one.home.remove().map_err(|error| fault(one.home.path(), &error))?;
+                MachineFinding::Expired => {
+                    machine.home.remove().map_err(|error| fault(machine.home.path(), &error))?;
                 }
             }
         }
-        kept.extend(self.bring_down(left)?);
+        kept.extend(self.shut_down(left)?);
         kept.sort_by(|a, b| a.record.facts.id.cmp(&b.record.facts.id));
         Ok(kept)
     }
 
-    /// Removes directories that a power cut, or a removal that was cut short, left without a
-    /// record. Behind the door no launch is under way that could be about to write one.
-    pub(super) fn sweep(&self, seen: &[FoundMachine]) -> Result<(), Fault> {
-        let known: BTreeSet<&Path> = seen.iter().map(|one| one.home.path()).collect();
+    /// Removes directories that a power cut or an interrupted removal left without a record. The
+    /// caller holds the gate, so that no launch is about to write a record.
+    pub(super) fn remove_unrecorded(&self, recorded: &[FoundMachine]) -> Result<(), Fault> {
+        let known: BTreeSet<&Path> = recorded.iter().map(|machine| machine.home.path()).collect();
         for home in self.homes().map_err(|error| fault(&self.directory, &error))? {
             let is_empty = || home.record().is_ok_and(|record| record.is_none());
             if !known.contains(home.path()) && is_empty() {
@@ -240,13 +249,13 @@ impl<C: Clock> Machines<C> {
         Ok(())
     }
 
-    /// Removes what machines left, outside the door: it may be large.
+    /// Removes the files of gone machines. It does not hold the gate: the files may be large.
     fn empty_trash(&self) {
         let Ok(entries) = fs::read_dir(self.trash()) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
             if let Err(error) = absent_is_fine(fs::remove_dir_all(&path)) {
-                // Another process may be at it as well; what stays is tried again the next time.
-                tracing::debug!(path = %path.display(), %error, "a machine's files are still there");
+                // Another process may be removing them too; the next call tries again.
+                tracing::debug!(path = %path.display(), %error, "could not remove a machine's files");
             }
         }
     }
@@ -255,75 +264,79 @@ impl<C: Clock> Machines<C> {
         self.directory.join("trash")
     }
 
-    /// Ends all processes of these machines, in one go.
-    pub(super) fn bring_down(
+    /// Stops or ends these machines, and kills all their processes together. The caller holds the
+    /// gate.
+    pub(super) fn shut_down(
         &self,
         all: Vec<(FoundMachine, Shutdown)>,
     ) -> Result<Vec<FoundMachine>, Fault> {
         if all.is_empty() {
             return Ok(Vec::new());
         }
-        let marks: BTreeSet<String> = all.iter().map(|(one, _)| one.home.mark()).collect();
+        let marks: BTreeSet<String> = all.iter().map(|(machine, _)| machine.home.mark()).collect();
         let mut done = Vec::new();
-        for (one, down) in &all {
-            let life = match down {
+        for (machine, how) in &all {
+            let life = match how {
                 Shutdown::Stop => MachineGoal::Stopping,
                 Shutdown::End => MachineGoal::Ending,
             };
-            let record = MachineFile { life, ..one.record.clone() };
-            one.home.write_record(&record).map_err(|error| fault(one.home.path(), &error))?;
+            let record = MachineFile { life, ..machine.record.clone() };
+            machine
+                .home
+                .write_record(&record)
+                .map_err(|error| fault(machine.home.path(), &error))?;
         }
         end_processes(&marks, &all).map_err(|error| fault(&self.directory, &error))?;
-        for (mut one, down) in all {
-            self.close(&mut one, down).map_err(|error| fault(one.home.path(), &error))?;
-            done.push(one);
+        for (mut machine, how) in all {
+            self.finish_shutdown(&mut machine, how)
+                .map_err(|error| fault(machine.home.path(), &error))?;
+            done.push(machine);
         }
         Ok(done)
     }
 
-    /// Writes down that nothing of it runs any more.
-    fn close(&self, one: &mut FoundMachine, down: Shutdown) -> io::Result<()> {
-        (one.record.life, one.state) = match down {
+    /// Records that no process of the machine runs any more.
+    fn finish_shutdown(&self, machine: &mut FoundMachine, how: Shutdown) -> io::Result<()> {
+        (machine.record.life, machine.state) = match how {
             Shutdown::Stop => (MachineGoal::Stopped, MachineState::Stopped),
             Shutdown::End => {
-                one.home.clear(&self.trash())?;
-                self.remove_cgroup(&one.record.facts.id);
+                machine.home.clear(&self.trash())?;
+                self.remove_cgroup(&machine.record.facts.id);
                 (MachineGoal::Gone { at: self.clock.now() }, MachineState::Gone)
             }
         };
-        one.finding = MachineFinding::Fine;
-        one.home.write_record(&one.record)
+        machine.finding = MachineFinding::Fine;
+        machine.home.write_record(&machine.record)
     }
 
-    /// What is allowed here; tried once.
+    /// The isolation of this host's jobs, if it is configured; this process tries the host once.
     pub(super) fn chosen(&self) -> Option<&ChosenIsolation> {
         let settings = self.isolation.as_ref()?;
         Some(self.chosen.get_or_init(|| choose_for_launches(settings, &self.directory)))
     }
 
-    /// A cgroup that nothing is in any more. One that stays costs nothing.
+    /// Removes a machine's empty cgroup. If that fails, the cgroup costs nothing.
     fn remove_cgroup(&self, id: &InstanceId) {
         if let Some(cgroup) = self.chosen.get().and_then(|chosen| chosen.limits.as_ref().ok()) {
             let _ = fs::remove_dir(cgroup.join(id.as_str()));
         }
     }
 
-    /// Starts a supervisor for the boot that the record names. The record is written before, and
-    /// says afterwards that one was started.
-    pub(super) fn raise(&self, one: &mut FoundMachine) -> io::Result<()> {
-        let life = life_lock::take(&one.home.lock())?;
-        one.home.clear_ends_by()?;
-        one.home.write_record(&one.record)?;
-        self.spawn(&one.home, life)?;
-        if let MachineGoal::Up { spawned, .. } = &mut one.record.life {
+    /// Starts a supervisor for the boot in the record. Writes the record before, and again after
+    /// with the mark that a supervisor was started.
+    pub(super) fn start_supervisor(&self, machine: &mut FoundMachine) -> io::Result<()> {
+        let life = life_lock::take(&machine.home.lock())?;
+        machine.home.clear_ends_by()?;
+        machine.home.write_record(&machine.record)?;
+        self.spawn(&machine.home, life)?;
+        if let MachineGoal::Up { spawned, .. } = &mut machine.record.life {
             *spawned = true;
         }
-        (one.state, one.finding) = (MachineState::Pending, MachineFinding::Fine);
-        one.home.write_record(&one.record)
+        (machine.state, machine.finding) = (MachineState::Pending, MachineFinding::Fine);
+        machine.home.write_record(&machine.record)
     }
 
-    /// The supervisor leaves this process's session by itself, and has nothing of ours open but the
-    /// lock, which is its own from now on.
+    /// The supervisor leaves this process's session by itself, and inherits only the lock's file.
     fn spawn(&self, home: &MachineDirectory, life: File) -> io::Result<()> {
         let log = home.log("supervisor.log")?;
         let mut command = Command::new(&self.supervisor[0]);
@@ -341,7 +354,7 @@ impl<C: Clock> Machines<C> {
         Ok(())
     }
 
-    /// A boot that was not there before.
+    /// The goal of a running machine, with a new boot id.
     pub(super) fn new_boot(&self) -> MachineGoal {
         MachineGoal::Up {
             boot: format!("{:016x}", self.entropy.next()),
@@ -350,26 +363,28 @@ impl<C: Clock> Machines<C> {
         }
     }
 
-    pub(super) fn no_supervisor(&self, error: &io::Error) -> Fault {
-        // What the kernel says when there are too many processes, or no memory for one more.
+    pub(super) fn supervisor_fault(&self, error: &io::Error) -> Fault {
+        // The kernel's answers if there are too many processes, or too little memory for another.
         if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory) {
             return Fault::NoCapacity;
         }
         let program = &self.supervisor[0];
         Fault::Denied(format!(
-            "the supervisor {program} could not be started: {error}; check that it is there"
+            "the supervisor {program} could not be started: {error}; check that it exists"
         ))
     }
 }
 
-/// A supervisor that was only just started, and could not be found yet, holds its lock.
+/// Kills the processes with these marks until no supervisor holds its lock: a supervisor that was
+/// just started holds its lock before its mark is visible.
 fn end_processes(marks: &BTreeSet<String>, all: &[(FoundMachine, Shutdown)]) -> io::Result<()> {
-    let users: BTreeSet<u32> = all.iter().filter_map(|(one, _)| one.record.facts.user).collect();
+    let users: BTreeSet<u32> =
+        all.iter().filter_map(|(machine, _)| machine.record.facts.user).collect();
     for _ in 0..END_TRIES_MAX {
         end_all(marks, &users)?;
         let mut is_any_held = false;
-        for (one, _) in all {
-            is_any_held |= life_lock::is_held(&one.home.lock())?;
+        for (machine, _) in all {
+            is_any_held |= life_lock::is_held(&machine.home.lock())?;
         }
         if !is_any_held {
             return Ok(());
@@ -391,7 +406,7 @@ impl FoundMachine {
         self.record.facts.machine(self.state, self.record.tags)
     }
 
-    /// Whether it takes up room.
+    /// Whether the machine counts against the capacity.
     pub(super) fn is_up(&self) -> bool {
         match self.state {
             MachineState::Pending | MachineState::Running | MachineState::Stopping => true,

@@ -1,12 +1,11 @@
-//! A fleet of processes: each machine is a tree of processes of this host, with a directory of its
-//! own, that outlives the command that launched it.
+//! A fleet of processes: each machine is a process tree of this host with its own directory, and
+//! outlives the command that launched it.
 //!
-//! A machine that is up has a *supervisor*, which holds the machine's lock, keeps an agent running
-//! and ends everything when the machine's time is over. Every process of a machine carries its
-//! *mark* in the environment. One directory is one stack; any number of processes of one host may
-//! use it at once, and any of them may be killed at any time.
+//! A running machine has a *supervisor*, which holds the machine's lock, keeps an agent running and
+//! kills every process when the machine ends. All its processes have its *mark* in the environment.
+//! Many processes of a host may use a stack's directory at once; each may be killed at any time.
 //!
-//! Not here: what an agent does, or holding processes to the vCPUs and memory of their type.
+//! Not here: the agent (`bullpen-agent`), and limiting processes to the vCPUs of their type.
 
 use std::ffi::OsString;
 use std::fs;
@@ -47,42 +46,41 @@ use directory::private_directory;
 use machines::{Machines, lock};
 use record::BootPlan;
 
-/// What names the host's boot: no process outlives it.
+/// The file with the id of the host's boot: no process outlives a boot.
 const HOST_BOOT: &str = "/proc/sys/kernel/random/boot_id";
-/// How long a turn at the machines is waited for: longer than killing a tree that does not want to
-/// end takes.
-const TURN_WITHIN: Duration = Duration::from_secs(20);
+/// How long to wait for the gate: longer than another process needs to kill a stubborn tree.
+const GATE_WITHIN: Duration = Duration::from_secs(20);
 
-/// Machines as processes.
+/// A fleet whose machines are process trees.
 pub struct ProcessFleet<C> {
-    yard: Arc<Machines<C>>,
-    /// Whose work is done now, in this process.
-    turn: Arc<tokio::sync::Mutex<()>>,
+    machines: Arc<Machines<C>>,
+    /// Held by the operation under way in this process: one at a time.
+    operation: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl<C> Clone for ProcessFleet<C> {
     fn clone(&self) -> Self {
-        Self { yard: Arc::clone(&self.yard), turn: Arc::clone(&self.turn) }
+        Self { machines: Arc::clone(&self.machines), operation: Arc::clone(&self.operation) }
     }
 }
 
 impl<C> std::fmt::Debug for ProcessFleet<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ProcessFleet")
-            .field("directory", &self.yard.directory)
+            .field("directory", &self.machines.directory)
             .finish_non_exhaustive()
     }
 }
 
 impl<C: Clock> ProcessFleet<C> {
-    /// Opens the fleet of this directory, and makes the directory if it is not there.
+    /// Opens the fleet of this directory, and makes the directory if it is missing.
     pub fn open(settings: FleetSettings, clock: Arc<C>) -> Result<Self, FleetError> {
         let io = |source| FleetError::Io { path: settings.directory.clone(), source };
         for part in ["launches", "trash"] {
             private_directory(&settings.directory.join(part)).map_err(io)?;
         }
         let directory = settings.directory.canonicalize().map_err(io)?;
-        let door = WriteGate::open(&directory.join("fleet"), TURN_WITHIN).map_err(io)?;
+        let gate = WriteGate::open(&directory.join("fleet"), GATE_WITHIN).map_err(io)?;
         text("the path of the machines", directory.clone().into_os_string())?;
         let host_boot =
             host_boot().map_err(|source| FleetError::NoProc { path: HOST_BOOT.into(), source })?;
@@ -92,7 +90,7 @@ impl<C: Clock> ProcessFleet<C> {
             watchdog: settings.watchdog,
             boot_delay: settings.boot_delay,
         };
-        let yard = Machines {
+        let machines = Machines {
             clock,
             directory,
             host_boot,
@@ -104,15 +102,15 @@ impl<C: Clock> ProcessFleet<C> {
             isolation: settings.isolation,
             chosen: OnceLock::new(),
             capacity: Mutex::new(settings.capacity),
-            door: Mutex::new(door),
+            gate: Mutex::new(gate),
             children: Mutex::new(Vec::new()),
         };
-        Ok(Self { yard: Arc::new(yard), turn: Arc::default() })
+        Ok(Self { machines: Arc::new(machines), operation: Arc::default() })
     }
 
-    /// From now on there is this much, as far as this process is concerned.
+    /// Changes the capacity for this process's next calls.
     pub fn set_capacity(&self, capacity: Capacity) {
-        *lock(&self.yard.capacity) = capacity;
+        *lock(&self.machines.capacity) = capacity;
     }
 }
 
@@ -132,21 +130,22 @@ fn host_boot() -> io::Result<String> {
 }
 
 impl<C: Clock + 'static> ProcessFleet<C> {
-    /// Does work that waits for files and processes where it holds up nobody else.
+    /// Runs an operation that blocks on files and processes, on a thread for blocking work.
     ///
-    /// Work that was begun goes on when its future is dropped, and what this process asks for next
-    /// waits for it: who cancels a launch and then ends every machine must see what it launched.
+    /// An operation continues if the caller drops its future, and this process's next operation
+    /// waits for it: a caller that cancels a launch and then terminates all machines must see the
+    /// machines of that launch.
     fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Machines<C>) -> Result<T, Fault> + Send + 'static,
     ) -> impl Future<Output = Result<T, Fault>> + Send {
-        let (yard, turn) = (Arc::clone(&self.yard), Arc::clone(&self.turn));
+        let (machines, operation) = (Arc::clone(&self.machines), Arc::clone(&self.operation));
         async move {
-            let turn = turn.lock_owned().await;
+            let operation = operation.lock_owned().await;
             let done = tokio::task::spawn_blocking(move || {
-                yard.reap();
-                let done = work(&yard);
-                drop(turn);
+                machines.reap();
+                let done = work(&machines);
+                drop(operation);
                 done
             });
             done.await.unwrap_or_else(|error| Err(Fault::Unclassified(error.to_string())))
@@ -155,12 +154,12 @@ impl<C: Clock + 'static> ProcessFleet<C> {
 }
 
 impl<C: Clock + 'static> ProcessFleet<C> {
-    /// Lever: a machine is told that it will be taken away, as a cloud's spot machine is. It
-    /// reports that and lives on; ending it is the caller's. An agent that is only just starting
-    /// may not hear it. [`Fault::NotFound`] if no agent runs there.
+    /// Lever: warns a machine's agent that the machine will be taken away, as a cloud warns a spot
+    /// machine. The agent reports the warning and goes on; the caller ends the machine. An agent
+    /// that is just starting may miss it. [`Fault::NotFound`] if the machine has no agent.
     pub fn reclaim(&self, id: &InstanceId) -> impl Future<Output = Result<(), Fault>> + Send {
         let id = id.clone();
-        self.work(move |yard| yard.reclaim(&id))
+        self.work(move |machines| machines.reclaim(&id))
     }
 }
 
@@ -170,7 +169,7 @@ impl<C: Clock + 'static> Fleet for ProcessFleet<C> {
         request: &LaunchRequest,
     ) -> impl Future<Output = Result<Launched, Fault>> + Send {
         let request = request.clone();
-        self.work(move |yard| yard.launch(&request))
+        self.work(move |machines| machines.launch(&request))
     }
 
     fn start(
@@ -178,26 +177,26 @@ impl<C: Clock + 'static> Fleet for ProcessFleet<C> {
         ids: &[InstanceId],
     ) -> impl Future<Output = Result<Vec<(InstanceId, StartOutcome)>, Fault>> + Send {
         let ids = ids.to_vec();
-        self.work(move |yard| yard.start(&ids))
+        self.work(move |machines| machines.start(&ids))
     }
 
     fn stop(&self, orders: &[StopOrder]) -> impl Future<Output = Result<(), Fault>> + Send {
         let orders = orders.to_vec();
-        self.work(move |yard| yard.stop(&orders))
+        self.work(move |machines| machines.stop(&orders))
     }
 
     fn terminate(&self, ids: &[InstanceId]) -> impl Future<Output = Result<(), Fault>> + Send {
         let ids = ids.to_vec();
-        self.work(move |yard| yard.terminate(&ids))
+        self.work(move |machines| machines.terminate(&ids))
     }
 
     fn tag(&self, ids: &[InstanceId], tag: Tag) -> impl Future<Output = Result<(), Fault>> + Send {
         let ids = ids.to_vec();
-        self.work(move |yard| yard.tag(&ids, tag))
+        self.work(move |machines| machines.tag(&ids, tag))
     }
 
     fn list(&self) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send {
-        self.work(|yard| yard.machines(None))
+        self.work(|machines| machines.describe(None))
     }
 
     fn describe(
@@ -205,6 +204,6 @@ impl<C: Clock + 'static> Fleet for ProcessFleet<C> {
         ids: &[InstanceId],
     ) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send {
         let ids = ids.to_vec();
-        self.work(move |yard| yard.machines(Some(&ids)))
+        self.work(move |machines| machines.describe(Some(&ids)))
     }
 }

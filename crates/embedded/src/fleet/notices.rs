@@ -1,7 +1,6 @@
-//! What is said of a machine, and to it, that leaves it running or stopped as it is: tags, and the
-//! warning that it will be taken away.
+//! Operations that do not start or stop a machine: tags, and the warning before a reclaim.
 //!
-//! Not here: what an agent does about a warning.
+//! Not here: the agent's reaction to a warning (`bullpen-agent`).
 
 use bullpen_agent::runner::tree;
 use bullpen_core::ids::InstanceId;
@@ -12,28 +11,29 @@ use super::record::MachineGoal;
 use super::supervisor::agent_mark;
 
 impl<C: Clock> Machines<C> {
-    /// Tags what is there and not gone.
+    /// Tags the machines that are not gone.
     pub(super) fn tag(&self, ids: &[InstanceId], tag: Tag) -> Result<(), Fault> {
-        self.alone(|| {
-            for mut one in self.settle(Some(ids))? {
-                if matches!(one.record.life, MachineGoal::Gone { .. }) {
+        self.exclusively(|| {
+            for mut machine in self.repair(Some(ids))? {
+                if matches!(machine.record.life, MachineGoal::Gone { .. }) {
                     continue;
                 }
-                one.record.tags.put(tag);
-                one.home
-                    .write_record(&one.record)
-                    .map_err(|error| fault(one.home.path(), &error))?;
+                machine.record.tags.put(tag);
+                machine
+                    .home
+                    .write_record(&machine.record)
+                    .map_err(|error| fault(machine.home.path(), &error))?;
             }
             Ok(())
         })
     }
 
-    /// Warns the agent of a machine, as a cloud does before it takes one away. The supervisor hears
-    /// nothing of it, so the machine lives on.
+    /// Warns a machine's agent, as a cloud does before it takes a machine away. The supervisor gets
+    /// no warning, so the machine goes on.
     pub(super) fn reclaim(&self, id: &InstanceId) -> Result<(), Fault> {
-        let found = self.settled(Some(std::slice::from_ref(id)))?;
-        let one = found.first().filter(|one| one.state == MachineState::Running);
-        let home = &one.ok_or(Fault::NotFound)?.home;
+        let found = self.repaired(Some(std::slice::from_ref(id)))?;
+        let machine = found.first().filter(|machine| machine.state == MachineState::Running);
+        let home = &machine.ok_or(Fault::NotFound)?.home;
         let failed = |error| fault(home.path(), &error);
         let agent = tree::leader(&agent_mark(home)).map_err(failed)?.ok_or(Fault::NotFound)?;
         agent.warn().map_err(failed)

@@ -1,6 +1,6 @@
-//! What is written down of a machine, a boot and a launch. All three have a version.
+//! The JSON files of a machine, a boot and a launch, each with a version.
 //!
-//! Not here: where and when they are written (`home`, `yard`).
+//! Not here: reading and writing them (`directory`), and when (`machines`, `execute`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use bullpen_core::ports::{Machine, MachineState, Tags};
 use bullpen_core::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-/// The version of all three.
+/// The version of the three files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Version(u32);
 
 impl Version {
-    /// What this program writes, and all it reads.
+    /// The version that this program writes, and the only one that it reads.
     pub(super) const CURRENT: Self = Self(1);
 }
 
@@ -38,47 +38,47 @@ impl<'de> Deserialize<'de> for Version {
     }
 }
 
-/// `machine.json`: what the fleet knows of a machine.
+/// `machine.json`: the fleet's record of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MachineFile {
     pub(super) version: Version,
     pub(super) facts: MachineFacts,
     pub(super) life: MachineGoal,
     pub(super) plan: BootPlan,
-    /// Stop operations that were carried out, each until it could not come again.
+    /// Stop operations that were carried out, each until the time after which it cannot repeat.
     pub(super) stops: BTreeMap<StopOp, Timestamp>,
-    /// What it was tagged with since its launch.
+    /// The tags that the machine got since its launch.
     #[serde(default)]
     pub(super) tags: Tags,
 }
 
-/// What the fleet means a machine to do. Whether it does, its lock and `boot.json` say.
+/// The state that the fleet wants for a machine. The lock and `boot.json` tell the actual state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum MachineGoal {
-    /// To be up, in this boot.
+    /// The machine should be up, in this boot.
     Up {
-        /// Which boot.
+        /// The boot's id.
         boot: String,
-        /// The host's own boot: no machine outlives it.
+        /// The id of the host's boot: no machine outlives it.
         host_boot: String,
-        /// Whether a supervisor was started for it. Not yet, if the launcher was killed before.
+        /// Whether a supervisor was started for this boot; false if the launcher died before.
         spawned: bool,
     },
-    /// Being stopped; whoever finds it so goes on with it.
+    /// A process is stopping the machine; if it dies, the next process at the gate finishes.
     Stopping,
-    /// Stopped.
+    /// The machine is stopped.
     Stopped,
-    /// Being ended; likewise.
+    /// A process is ending the machine; if it dies, the next process at the gate finishes.
     Ending,
-    /// Ended.
+    /// The machine has ended.
     Gone {
-        /// When.
+        /// When it ended.
         at: Timestamp,
     },
 }
 
-/// What a boot's supervisor is to do.
+/// The instructions for a boot's supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BootPlan {
     pub(super) agent: Vec<String>,
@@ -87,7 +87,7 @@ pub(super) struct BootPlan {
     pub(super) boot_delay: Duration,
 }
 
-/// What a machine is, from its launch to its end.
+/// The facts of a machine that never change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MachineFacts {
     pub(super) id: InstanceId,
@@ -101,13 +101,13 @@ pub(super) struct MachineFacts {
     pub(super) zone: Zone,
     pub(super) usage: Usage,
     pub(super) launched_at: Timestamp,
-    /// The user that only its jobs are.
+    /// The user id that only this machine's jobs run as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) user: Option<u32>,
 }
 
 impl MachineFacts {
-    /// The machine in this state, with these tags. Its mailbox is named after it.
+    /// The machine in this state, with these tags. Its mailbox has the machine's id as its key.
     pub(super) fn machine(&self, state: MachineState, tags: Tags) -> Machine {
         Machine {
             id: self.id.clone(),
@@ -136,31 +136,31 @@ impl MachineFacts {
     }
 }
 
-/// `boot.json`: what a supervisor says of its boot.
+/// `boot.json`: a supervisor's record of its boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BootFile {
     pub(super) version: Version,
     pub(super) id: String,
-    /// The host's own boot, without which the supervisor's identity means nothing.
+    /// The id of the host's boot, within which the supervisor's identity is unique.
     pub(super) host: String,
     pub(super) supervisor: Identity,
     pub(super) began: Timestamp,
     pub(super) phase: BootPhase,
 }
 
-/// How far a boot is.
+/// The progress of a boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum BootPhase {
-    /// The agent is not started yet.
+    /// The supervisor has not started the agent yet.
     Pending,
-    /// It was, or should have been.
+    /// The supervisor has tried to start the agent.
     Running,
-    /// Everything was killed.
+    /// The supervisor has killed all processes of the machine.
     Ended {
-        /// When.
+        /// When it did.
         at: Timestamp,
-        /// Why.
+        /// Why it did.
         by: SupervisorEnd,
     },
 }
@@ -169,17 +169,17 @@ pub(super) enum BootPhase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SupervisorEnd {
-    /// The agent said that it is done.
+    /// The agent exited successfully.
     Agent,
     /// The watchdog's time was over.
     Watchdog,
-    /// The agent had asked for this time.
+    /// The time that the agent had asked for came.
     EndsBy,
-    /// The supervisor was told to.
+    /// The supervisor got SIGTERM.
     Terminated,
 }
 
-/// A launch: written down before the first of its machines is made.
+/// A launch; the fleet writes it before it makes the first machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LaunchRecord {
     pub(super) version: Version,
@@ -187,7 +187,7 @@ pub(super) struct LaunchRecord {
     pub(super) at: Timestamp,
     pub(super) machines: Vec<MachineFacts>,
     pub(super) shortages: Vec<Offering>,
-    /// What the machines are told; whoever finishes the launch may have something else to tell.
+    /// The user data of the machines: a process that finishes the launch may have another one.
     #[serde(default)]
     pub(super) user_data: String,
 }

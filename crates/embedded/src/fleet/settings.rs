@@ -1,6 +1,6 @@
-//! What a process fleet is made with, and why one cannot be opened.
+//! The settings of a process fleet, and the errors of opening one.
 //!
-//! Not here: reading any of it from a file or the environment (`bullpen` does, at the door).
+//! Not here: reading settings from files or the environment (`bullpen`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -15,41 +15,42 @@ use bullpen_core::creation::Offering;
 use super::catalogue::Catalogue;
 use super::isolation::IsolationSettings;
 
-/// Everything a process fleet needs to know.
+/// The settings of a process fleet.
 #[derive(Clone, Debug)]
 pub struct FleetSettings {
-    /// Where machines are kept, one directory each; made if absent. One stack, one directory.
+    /// The parent of the machines' directories; made if missing. Each stack has its own.
     pub directory: PathBuf,
     /// The supervisor's command line; the machine's directory is appended. The program is an
     /// absolute path, or a name to be found by `PATH`.
     pub supervisor: Vec<OsString>,
-    /// The agent's command line, likewise; `--machine DIR --boot BOOT` is appended.
+    /// The agent's command line, found in the same way; the supervisor appends
+    /// `--machine DIR --boot BOOT`.
     pub agent: Vec<OsString>,
-    /// All of the environment that supervisors and agents start with, besides their mark.
+    /// The whole environment of supervisors and agents, apart from their mark.
     pub environment: BTreeMap<String, String>,
-    /// Kept in each machine's directory as it was at its launch. For machines of a class with
-    /// scripts it must be [`bullpen_agent::machine::UserData`], and the scripts are added to it.
+    /// The user data that a launch writes to each machine's directory. For a class with scripts it
+    /// must be [`bullpen_agent::machine::UserData`], to which the launch adds the scripts.
     pub user_data: String,
-    /// How long after its boot a machine ends, whatever happens.
+    /// How long after its boot the supervisor ends a machine in any case.
     pub watchdog: Duration,
-    /// How long a boot takes before the agent is started.
+    /// How long after its start the supervisor starts the agent.
     pub boot_delay: Duration,
-    /// What there is to be had.
+    /// The limits of launches and starts.
     pub capacity: Capacity,
-    /// What there is to choose from.
+    /// The machine types and zones.
     pub catalogue: Catalogue,
-    /// Where ids of machines and boots come from.
+    /// The source of ids of machines and boots.
     pub entropy: Entropy,
-    /// How jobs are kept from this host; absent, they run as this process does.
+    /// How to isolate jobs from this host; if `None`, jobs run as this process does.
     pub isolation: Option<IsolationSettings>,
 }
 
-/// How much of everything there is.
+/// How many machines the fleet can have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
-    /// The most machines that may be up at once; none means that there is no limit.
+    /// The most machines that may be up at once; `None` for no limit.
     pub machines_max: Option<u32>,
-    /// What cannot be had at all.
+    /// Offerings without capacity.
     pub out_of: BTreeSet<Offering>,
 }
 
@@ -58,7 +59,7 @@ pub struct Capacity {
 pub struct Entropy(Arc<dyn Fn() -> u64 + Send + Sync>);
 
 impl Entropy {
-    /// What this function returns must be random over all of its range.
+    /// `next` must return random numbers from the whole range.
     pub fn new(next: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(next))
     }
@@ -74,46 +75,46 @@ impl fmt::Debug for Entropy {
     }
 }
 
-/// A fleet that was not opened.
+/// Why a fleet could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
-    /// A command line without a program.
+    /// A command line names no program.
     #[error("the {which}'s command line is empty")]
     NoProgram {
-        /// Whose.
+        /// The program's role: agent or supervisor.
         which: &'static str,
     },
-    /// Paths and arguments are kept in JSON and in the environment of processes.
+    /// A path or argument is not UTF-8; the fleet stores them in JSON and in environments.
     #[error("{what} is not UTF-8: {}", text.display())]
     NotText {
-        /// What it was for.
+        /// The purpose of the text.
         what: &'static str,
-        /// What was given.
+        /// The given text.
         text: OsString,
     },
-    /// The file system refused.
+    /// The file system refused an operation.
     #[error("could not use {} for machines", path.display())]
     Io {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Processes are told apart by what the kernel says of them there.
+    /// The fleet identifies processes by `/proc`, which it cannot read.
     #[error("{} cannot be read", path.display())]
     NoProc {
-        /// What was to be read.
+        /// The unreadable file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl FleetError {
-    /// What to do about it.
+    /// Advice for the operator.
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::NoProgram { .. } => "name the program that is to be run",
+            Self::NoProgram { .. } => "name the program to run",
             Self::NotText { .. } => "name a state directory and programs whose paths are UTF-8",
             Self::Io { .. } => {
                 "check that the directory's parent exists and that this user may write in it"

@@ -1,10 +1,10 @@
-//! The supervisor: one process per machine that is up. It starts the agent, starts it again when it
-//! crashes, and ends the machine, by its own clock and without asking anybody.
+//! The supervisor: one process per running machine. It starts the agent, restarts it after a crash,
+//! and ends the machine by its own clock.
 //!
-//! It knows the machine's directory and nothing else: no store, no network, no user data. So it
-//! keeps its word when any of those is broken, and when the agent hangs or never comes up.
+//! It uses only the machine's directory: no store, no network, no user data. So it ends the machine
+//! in time even if those are broken, or if the agent hangs or never starts.
 //!
-//! Not here: starting a supervisor, or what is left when one is killed (`machines`).
+//! Not here: starting a supervisor, and repairs after its death (`machines`).
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -26,31 +26,31 @@ use super::ending::end_all;
 use super::record::{BootFile, BootPhase, BootPlan, MachineGoal, SupervisorEnd, Version};
 use super::{host_boot, life_lock};
 
-/// How often the agent's wish to end is looked for.
-const LOOK: Duration = Duration::from_millis(500);
-/// How long a crashed agent's seat stays empty at first; doubles.
+/// How often to read the end time that the agent asked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// The first delay before the restart of a crashed agent; each further crash doubles it.
 const BACKOFF_MIN: Duration = Duration::from_millis(250);
-/// And at most.
+/// The longest delay.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-/// An agent that ran this long crashed for a new reason.
+/// After an agent that ran this long, the delay begins anew.
 const RAN_WELL: Duration = Duration::from_secs(60);
 
-/// The supervisor's whole life, from taking the machine's lock to the machine's end; returns why it
-/// ended. The runtime needs its drivers for time and for input and output.
+/// Runs the supervisor from taking the machine's lock to the machine's end; returns why the machine
+/// ended. The tokio runtime needs its time and I/O drivers.
 pub async fn supervise<C: Clock>(machine: &Path, clock: Arc<C>) -> io::Result<SupervisorEnd> {
     let home = MachineDirectory::at(machine.canonicalize()?);
-    // Whoever launched it may close its terminal. One that leads a session already has its own.
+    // The launcher's terminal may close. `setsid` fails if this process leads a session already.
     let _ = setsid();
     std::env::set_current_dir(home.path())?;
-    let life = life_lock::given(&home.lock())?;
-    let told = signal(SignalKind::terminate())?;
-    let mut supervisor = Supervisor::new(home, clock, told)?;
-    supervisor.note(BootPhase::Pending)?;
-    let by = supervisor.serve().await;
+    let life = life_lock::inherited(&home.lock())?;
+    let sigterm = signal(SignalKind::terminate())?;
+    let mut supervisor = Supervisor::new(home, clock, sigterm)?;
+    supervisor.write_phase(BootPhase::Pending)?;
+    let by = supervisor.run().await;
     tracing::info!(?by, "the machine ends");
     end_all(&BTreeSet::from([supervisor.home.mark()]), &supervisor.users)?;
-    supervisor.note(BootPhase::Ended { at: supervisor.clock.now(), by })?;
-    // Only now: whoever finds the lock free may remove the machine.
+    supervisor.write_phase(BootPhase::Ended { at: supervisor.clock.now(), by })?;
+    // Last, because a process that finds the lock free may remove the machine.
     life.unlock()?;
     Ok(by)
 }
@@ -60,27 +60,27 @@ struct Supervisor<C> {
     /// The machine's own user, if it has one.
     users: BTreeSet<u32>,
     clock: Arc<C>,
-    told: Signal,
+    sigterm: Signal,
     plan: BootPlan,
     boot: BootFile,
     watchdog: Watchdog,
-    seat: Seat,
+    agent: Agent,
     backoff: Duration,
 }
 
-/// When the machine ends at the latest.
+/// The latest end of the machine.
 #[derive(Clone, Copy, Debug)]
 struct Watchdog {
-    /// On the clock that never jumps.
+    /// On the monotonic clock.
     at: Duration,
-    /// What the agent asked for.
+    /// The end that the agent asked for.
     ends_by: Option<Timestamp>,
 }
 
 impl Watchdog {
-    /// Of the agent's wishes the earliest counts.
-    fn heed(&mut self, wish: Option<Timestamp>) {
-        self.ends_by = [self.ends_by, wish].into_iter().flatten().min();
+    /// Applies an end that the agent asked for; the earliest one counts.
+    fn shorten(&mut self, ends_by: Option<Timestamp>) {
+        self.ends_by = [self.ends_by, ends_by].into_iter().flatten().min();
     }
 
     fn is_over(self, monotonic: Duration, now: Timestamp) -> Option<SupervisorEnd> {
@@ -91,24 +91,24 @@ impl Watchdog {
     }
 }
 
-/// Where the agent sits.
-enum Seat {
-    Empty {
-        /// When it is taken again.
+/// The machine's agent process.
+enum Agent {
+    Waiting {
+        /// When to start it.
         until: Duration,
     },
-    Taken {
-        agent: Child,
+    Running {
+        process: Child,
         since: Duration,
     },
 }
 
 impl<C: Clock> Supervisor<C> {
-    fn new(home: MachineDirectory, clock: Arc<C>, told: Signal) -> io::Result<Self> {
+    fn new(home: MachineDirectory, clock: Arc<C>, sigterm: Signal) -> io::Result<Self> {
         let broken = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         let record = home.record()?.ok_or_else(|| broken("there is no machine.json"))?;
         let MachineGoal::Up { boot, .. } = record.life else {
-            return Err(broken("machine.json does not say that the machine is to be up"));
+            return Err(broken("machine.json does not want the machine up"));
         };
         let own = i32::try_from(std::process::id()).ok().and_then(Identity::of);
         let boot = BootFile {
@@ -120,77 +120,78 @@ impl<C: Clock> Supervisor<C> {
             phase: BootPhase::Pending,
         };
         let since = clock.monotonic();
-        let seat = Seat::Empty { until: since + record.plan.boot_delay };
+        let agent = Agent::Waiting { until: since + record.plan.boot_delay };
         let watchdog = Watchdog { at: since + record.plan.watchdog, ends_by: None };
         let (plan, backoff) = (record.plan, BACKOFF_MIN);
         let users = record.facts.user.into_iter().collect();
-        Ok(Self { home, users, clock, told, plan, boot, watchdog, seat, backoff })
+        Ok(Self { home, users, clock, sigterm, plan, boot, watchdog, agent, backoff })
     }
 
-    fn note(&mut self, phase: BootPhase) -> io::Result<()> {
+    fn write_phase(&mut self, phase: BootPhase) -> io::Result<()> {
         self.boot.phase = phase;
         self.home.write_boot(&self.boot)
     }
 
     /// Keeps an agent running until something ends the machine.
-    async fn serve(&mut self) -> SupervisorEnd {
+    async fn run(&mut self) -> SupervisorEnd {
         loop {
             if let Some(by) = self.is_over() {
                 return by;
             }
-            self.fill_the_seat();
-            let nap = self.nap();
-            let agent = match &mut self.seat {
-                Seat::Taken { agent, .. } => Some(agent),
-                Seat::Empty { .. } => None,
+            self.start_agent_if_due();
+            let wait = self.next_wait();
+            let process = match &mut self.agent {
+                Agent::Running { process, .. } => Some(process),
+                Agent::Waiting { .. } => None,
             };
             tokio::select! {
                 biased;
-                _ = self.told.recv() => return SupervisorEnd::Terminated,
-                status = exit_of(agent) => match status {
+                _ = self.sigterm.recv() => return SupervisorEnd::Terminated,
+                status = exit_of(process) => match status {
                     Ok(status) if status.success() => return SupervisorEnd::Agent,
-                    status => self.empty_the_seat(status),
+                    status => self.schedule_restart(status),
                 },
-                () = self.clock.sleep(nap) => {}
+                () = self.clock.sleep(wait) => {}
             }
         }
     }
 
     fn is_over(&mut self) -> Option<SupervisorEnd> {
-        self.watchdog.heed(self.home.ends_by());
+        self.watchdog.shorten(self.home.ends_by());
         self.watchdog.is_over(self.clock.monotonic(), self.clock.now())
     }
 
-    /// Until the next thing that is known to come, or the next look.
-    fn nap(&self) -> Duration {
+    /// The time to the next known event, at most [`POLL_INTERVAL`].
+    fn next_wait(&self) -> Duration {
         let now = self.clock.monotonic();
-        let seat = match &self.seat {
-            Seat::Empty { until } => until.saturating_sub(now),
-            Seat::Taken { .. } => LOOK,
+        let restart = match &self.agent {
+            Agent::Waiting { until } => until.saturating_sub(now),
+            Agent::Running { .. } => POLL_INTERVAL,
         };
-        let wish = self.watchdog.ends_by.map_or(LOOK, |by| by.since(self.clock.now()));
-        LOOK.min(seat).min(self.watchdog.at.saturating_sub(now)).min(wish)
+        let ends_by = self.watchdog.ends_by;
+        let end = ends_by.map_or(POLL_INTERVAL, |by| by.since(self.clock.now()));
+        POLL_INTERVAL.min(restart).min(self.watchdog.at.saturating_sub(now)).min(end)
     }
 
-    /// Starts the agent if it is time. A machine whose agent cannot be started runs all the same.
-    fn fill_the_seat(&mut self) {
+    /// Starts the agent when its time has come. The machine goes on if the agent does not start.
+    fn start_agent_if_due(&mut self) {
         let now = self.clock.monotonic();
-        if !matches!(&self.seat, Seat::Empty { until } if *until <= now) {
+        if !matches!(&self.agent, Agent::Waiting { until } if *until <= now) {
             return;
         }
         match self.start_agent() {
-            Ok(agent) => self.seat = Seat::Taken { agent, since: now },
+            Ok(process) => self.agent = Agent::Running { process, since: now },
             Err(error) => {
-                tracing::warn!(%error, "the agent could not be started");
-                self.wait_longer();
+                tracing::warn!(%error, "could not start the agent");
+                self.back_off();
             }
         }
         if self.boot.phase == BootPhase::Pending
-            && let Err(error) = self.note(BootPhase::Running)
+            && let Err(error) = self.write_phase(BootPhase::Running)
         {
-            // Tried again with the next agent; the machine's end does not depend on it.
+            // The next start of an agent tries again; the machine's end does not depend on it.
             self.boot.phase = BootPhase::Pending;
-            tracing::warn!(%error, "the boot could not be noted");
+            tracing::warn!(%error, "could not write the boot's phase");
         }
     }
 
@@ -212,33 +213,33 @@ impl<C: Clock> Supervisor<C> {
             .spawn()
     }
 
-    fn empty_the_seat(&mut self, status: io::Result<ExitStatus>) {
+    fn schedule_restart(&mut self, status: io::Result<ExitStatus>) {
         match status {
             Ok(status) => tracing::warn!(%status, "the agent crashed"),
-            Err(error) => tracing::warn!(%error, "the agent cannot be waited for"),
+            Err(error) => tracing::warn!(%error, "could not wait for the agent"),
         }
-        if let Seat::Taken { since, .. } = &self.seat
+        if let Agent::Running { since, .. } = &self.agent
             && self.clock.monotonic().saturating_sub(*since) >= RAN_WELL
         {
             self.backoff = BACKOFF_MIN;
         }
-        self.wait_longer();
+        self.back_off();
     }
 
-    fn wait_longer(&mut self) {
-        self.seat = Seat::Empty { until: self.clock.monotonic() + self.backoff };
+    fn back_off(&mut self) {
+        self.agent = Agent::Waiting { until: self.clock.monotonic() + self.backoff };
         self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
     }
 }
 
-/// What tells a machine's agent from its other processes.
+/// The mark of a machine's agent process.
 pub(super) fn agent_mark(home: &MachineDirectory) -> String {
     format!("{}/agent", home.mark())
 }
 
-async fn exit_of(agent: Option<&mut Child>) -> io::Result<ExitStatus> {
-    match agent {
-        Some(agent) => agent.wait().await,
+async fn exit_of(process: Option<&mut Child>) -> io::Result<ExitStatus> {
+    match process {
+        Some(process) => process.wait().await,
         None => pending().await,
     }
 }
@@ -253,11 +254,11 @@ mod tests {
         let now = |seconds| Timestamp::EPOCH.after(secs(seconds));
         let mut watchdog = Watchdog { at: secs(100), ends_by: None };
         assert_eq!(watchdog.is_over(secs(99), now(99)), None);
-        watchdog.heed(Some(now(1_000)));
+        watchdog.shorten(Some(now(1_000)));
         assert_eq!(watchdog.is_over(secs(100), now(100)), Some(SupervisorEnd::Watchdog));
-        watchdog.heed(Some(now(50)));
-        watchdog.heed(Some(now(80)));
-        watchdog.heed(None);
+        watchdog.shorten(Some(now(50)));
+        watchdog.shorten(Some(now(80)));
+        watchdog.shorten(None);
         assert_eq!(watchdog.is_over(secs(49), now(49)), None);
         assert_eq!(watchdog.is_over(secs(50), now(50)), Some(SupervisorEnd::EndsBy));
     }

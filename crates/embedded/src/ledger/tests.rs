@@ -69,7 +69,7 @@ async fn of_two_claims_on_one_generation_one_wins() {
 }
 
 #[tokio::test]
-async fn a_claim_on_what_is_not_there_or_too_old_is_lost() {
+async fn a_claim_on_a_missing_busy_or_expiring_record_is_lost() {
     let World { ledger, .. } = &world();
     assert_eq!(ledger.claim(&claim("i-0", 1, "a")).await, Ok(Written::Lost));
     let stored = store_all(ledger, &["i-1"]).await.remove(0);
@@ -167,7 +167,7 @@ async fn a_machine_of_an_unknown_intent_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_past_its_time_is_forgotten_a_few_at_a_time() {
+async fn expired_entries_are_removed_a_few_at_a_time() {
     let World { ledger, clock, .. } = &world();
     let ids = ["i-1", "i-2", "i-3", "i-4", "i-5", "i-6"];
     for record in store_all(ledger, &ids).await {

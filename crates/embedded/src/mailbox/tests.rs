@@ -210,7 +210,7 @@ async fn a_waiter_is_woken_by_another_handles_write() {
 }
 
 #[tokio::test]
-async fn what_was_written_between_reading_and_waiting_is_not_missed() {
+async fn a_wait_notices_a_write_after_the_last_read() {
     let World { mailbox, clock, path, .. } = &world();
     let other = SqliteMailbox::open(path, Arc::clone(clock)).unwrap();
     assert_eq!(mailbox.inbox(&key(), Consistency::Consistent).await, Ok(None));

@@ -108,7 +108,7 @@ impl OpenError {
     /// What the operator can do about it.
     pub fn hint(&self) -> String {
         let hint = match self {
-            Self::Exposed { path, owner, user, .. } => return mends(path, *owner, *user),
+            Self::Exposed { path, owner, user, .. } => return repair_command(path, *owner, *user),
             Self::NotADatabase { .. } | Self::Foreign { .. } => {
                 "it was left untouched; move it away, or name another state directory"
             }
@@ -134,7 +134,7 @@ impl OpenError {
 }
 
 /// The command for the owner, or root, that makes it private.
-fn mends(path: &Path, owner: u32, user: u32) -> String {
+fn repair_command(path: &Path, owner: u32, user: u32) -> String {
     let (mode, at) = (if path.is_dir() { "700" } else { "600" }, path.display());
     if owner == user {
         return format!("run `chmod {mode} {at}`");

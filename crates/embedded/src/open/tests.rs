@@ -201,14 +201,14 @@ fn a_broken_file_is_refused_untouched() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_named() {
+fn a_missing_directory_is_an_io_error() {
     let (_directory, path) = directory();
     let error = LEDGER.prepare(&path.join("deeper.db")).unwrap_err();
     assert!(matches!(error, OpenError::Io { .. }), "{error}");
 }
 
 #[test]
-fn many_who_open_at_once_make_one_file() {
+fn concurrent_opens_make_one_file() {
     let (_directory, path) = directory();
     thread::scope(|scope| {
         for number in 0..16 {

@@ -1,10 +1,9 @@
 //! Standard and FIFO queues in SQLite, in the ledger's file.
 //!
 //! A message is *ready* if its time has come and no earlier message of its group exists (it is not
-//! `blocked`). Receiving it moves its time; deleting it unblocks the next of its group. A receipt is
-//! the message's number and its count of receives, so a later receive makes it stale. FIFO queues
-//! hand out one message of a group per call. Receivers do not poll: sends, deletions and deferrals
-//! of every process wake them ([`crate::wake`]), and the clock when a hidden message is due.
+//! `blocked`). A receive moves its time; a deletion unblocks the next of its group. A receipt has
+//! the count of receives, so that a later receive makes it stale. Receivers do not poll: sends,
+//! deletions and deferrals of every process wake them ([`crate::wake`]), and the clock does.
 //!
 //! Not here: the contents of messages, or their senders.
 
@@ -74,10 +73,10 @@ impl<C: Clock> SqliteQueues<C> {
     async fn wait_for(&self, watch: &TopicWatch, next: Next) {
         match next {
             Next::Now => {}
-            Next::Never => watch.rung().await,
+            Next::Never => watch.woken().await,
             Next::At(at) => {
                 let due = self.clock.sleep(at.since(self.clock.now()));
-                first(pin!(watch.rung()), pin!(due)).await;
+                first(pin!(watch.woken()), pin!(due)).await;
             }
         }
     }
@@ -121,7 +120,9 @@ impl<C: Clock> Queues for SqliteQueues<C> {
             WriteOutcome::Done(answers) => Ok(answers),
             WriteOutcome::Refused(fault) => Err(fault),
             // An error for the whole call would mean that no message was sent.
-            WriteOutcome::Unknown => Ok(vec![Err(WriteOutcome::<()>::unsure()); messages.len()]),
+            WriteOutcome::Unknown => {
+                Ok(vec![Err(WriteOutcome::<()>::unconfirmed()); messages.len()])
+            }
         }
     }
 

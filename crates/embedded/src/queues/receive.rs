@@ -42,7 +42,8 @@ pub(super) fn next(
     })
 }
 
-/// Takes up to `max` ready messages and hides them.
+/// Takes up to `max` ready messages and hides them. A FIFO queue hands out one message of a group
+/// per call.
 pub(super) fn take(
     writing: &mut Writing<'_>,
     queue: &QueueName,

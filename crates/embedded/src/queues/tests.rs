@@ -153,7 +153,7 @@ async fn a_message_is_kept_for_its_retention_and_no_longer() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_removed_by_sends_to_any_queue() {
+async fn sends_to_any_queue_remove_expired_messages_and_keys() {
     let World { queues, clock, path, .. } = &world();
     let (queue, other) = (standard(queues).await, fifo(queues).await);
     send(queues, &queue, &[plain("a"), plain("b")]).await;
@@ -201,7 +201,7 @@ async fn a_dead_letter_unblocks_its_group() {
 }
 
 #[tokio::test]
-async fn the_same_again_within_five_minutes_is_swallowed() {
+async fn a_fifo_queue_drops_a_duplicate_within_five_minutes() {
     let World { queues, clock, .. } = &world();
     let queue = fifo(queues).await;
     send(queues, &queue, &[grouped("a", "g"), grouped("a", "g")]).await;
@@ -216,7 +216,7 @@ async fn the_same_again_within_five_minutes_is_swallowed() {
 }
 
 #[tokio::test]
-async fn what_a_queue_cannot_take_is_refused() {
+async fn invalid_calls_are_refused() {
     let World { queues, .. } = &world();
     let unknown = QueueName::new("unknown");
     let receipt = Receipt::new("1.1");

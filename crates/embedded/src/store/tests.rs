@@ -46,7 +46,7 @@ async fn names(store: &Store) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_takes_nothing_else_with_it() {
+async fn a_failed_write_undoes_no_other_write_of_its_batch() {
     let World { store, path, .. } = &world();
     // Hold the lock, so that the three writes go into one transaction.
     let other = Connection::open(path).unwrap();
@@ -141,7 +141,7 @@ async fn a_lock_that_is_never_released_costs_an_error_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_was_handed_over_is_written_before_the_file_is_closed() {
+async fn queued_writes_are_stored_before_the_store_closes() {
     let World { store, path, _directory } = world();
     {
         let mut write = pin!(store.write(|writing| put(writing, "a")));

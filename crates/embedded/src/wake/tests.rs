@@ -29,13 +29,13 @@ fn world() -> World {
     }
 }
 
-fn is_rung(watch: &TopicWatch) -> bool {
-    pin!(watch.rung()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+fn is_woken(watch: &TopicWatch) -> bool {
+    pin!(watch.woken()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 /// Waits for a wake-up with a limit, so that a test fails and does not hang.
-async fn rung(watch: &TopicWatch) {
-    tokio::time::timeout(Duration::from_secs(30), watch.rung()).await.expect("no wake-up came");
+async fn woken(watch: &TopicWatch) {
+    tokio::time::timeout(Duration::from_secs(30), watch.woken()).await.expect("no wake-up came");
 }
 
 #[tokio::test]
@@ -52,28 +52,28 @@ async fn the_directory_of_the_sockets_is_closed_whatever_it_was_before() {
 }
 
 #[tokio::test]
-async fn a_ring_before_the_wait_is_kept_and_others_are_left_alone() {
+async fn a_wake_up_before_the_wait_is_kept_and_wakes_no_other_topic() {
     let World { sender, listener, .. } = &world();
     let (one, two) = (Topic::new("queue", "one"), Topic::new("queue", "two"));
     let watches = [listener.watch(one).unwrap(), listener.watch(one).unwrap()];
     let other = listener.watch(two).unwrap();
-    sender.ring(vec![one, one]);
-    rung(&watches[0]).await;
-    rung(&watches[1]).await;
-    assert!(!is_rung(&watches[0]), "once each");
-    assert!(!is_rung(&other));
+    sender.wake_all(vec![one, one]);
+    woken(&watches[0]).await;
+    woken(&watches[1]).await;
+    assert!(!is_woken(&watches[0]), "once each");
+    assert!(!is_woken(&other));
 }
 
 #[tokio::test]
 async fn a_waiter_that_left_leaves_nothing_behind() {
     let World { sender, listener, wake, .. } = world();
     let topic = Topic::new("queue", "one");
-    sender.ring(vec![topic]);
+    sender.wake_all(vec![topic]);
     assert!(!wake.exists(), "no waiter has registered yet");
     let (first, second) = (listener.watch(topic).unwrap(), listener.watch(topic).unwrap());
     drop(first);
-    sender.ring(vec![topic]);
-    rung(&second).await;
+    sender.wake_all(vec![topic]);
+    woken(&second).await;
     drop(second);
     assert!(!topic.directory(&wake).exists());
     assert_eq!(fs::read_dir(&wake).unwrap().count(), 1, "the socket");
@@ -92,7 +92,7 @@ async fn dead_waiters_are_removed_by_senders_and_sweeps() {
         drop(UnixDatagram::bind(wake.join("1-1")).unwrap());
         File::create(&entry).unwrap();
         if finder == "sender" {
-            sender.ring(vec![topic]);
+            sender.wake_all(vec![topic]);
         } else {
             let living = WakeListener::new(database).unwrap();
             drop(living.watch(Topic::new("queue", "another")).unwrap());
@@ -113,19 +113,19 @@ async fn a_full_socket_loses_no_wake_up() {
         register(&topic.directory(wake).join("1-1")).unwrap();
     }
     while !overflow_mark(&path).exists() {
-        sender.ring(vec![loud]);
+        sender.wake_all(vec![loud]);
     }
     fs::remove_file(overflow_mark(&path)).unwrap();
-    sender.ring(vec![quiet]);
+    sender.wake_all(vec![quiet]);
     // Start the listener only now; it must wake the quiet topic too.
     let shared = Arc::new(Shared::default());
     let woken = Arc::new(Notify::new());
     lock(&shared.watches).insert(quiet, vec![Arc::clone(&woken)]);
-    let heard = Arc::clone(&shared);
-    let thread = thread::spawn(move || listen(&socket, &overflow_mark(&path), &heard));
+    let for_thread = Arc::clone(&shared);
+    let thread = thread::spawn(move || listen(&socket, &overflow_mark(&path), &for_thread));
     tokio::time::timeout(Duration::from_secs(30), woken.notified()).await.expect("lost");
     shared.ended.store(true, Ordering::Release);
-    sender.ring(vec![loud]);
+    sender.wake_all(vec![loud]);
     thread.join().unwrap();
 }
 

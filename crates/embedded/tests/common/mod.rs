@@ -1,6 +1,7 @@
-//! What the tests and benchmarks with several processes share: a clock that stands, and records.
+//! Helpers of the tests and benchmarks with several processes: a clock that stands still, and
+//! records.
 //!
-//! Not here: how a process is told what to do.
+//! Not here: starting processes (`processes`, `contention`).
 
 use std::future::{Future, pending};
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use bullpen_core::instance::{InstanceFacts, Owner, Record, State, Tier};
 use bullpen_core::ports::{ClaimWrite, Clock, Ledger, Recorded, Written};
 use bullpen_core::time::Timestamp;
 
-/// The one time there is.
+/// The constant time of [`StandingClock`].
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-/// A clock that stands. Whoever sleeps by it is woken by somebody else or never.
+/// A clock that stands still: a sleep by it never ends.
 pub(crate) struct StandingClock;
 
 impl StandingClock {
@@ -42,7 +43,7 @@ impl Clock for StandingClock {
     }
 }
 
-/// What was won, or a panic.
+/// The value of a won write; panics if the write was not won.
 pub(crate) fn won<T: std::fmt::Debug>(written: Written<T>) -> T {
     match written {
         Written::Won(value) => value,
@@ -50,9 +51,9 @@ pub(crate) fn won<T: std::fmt::Debug>(written: Written<T>) -> T {
     }
 }
 
-/// Stores a machine of this id and makes it idle.
-pub(crate) async fn stock(ledger: &impl Ledger, id: &str) -> Record {
-    let record = born(id);
+/// Stores a new machine with this id and makes it idle.
+pub(crate) async fn store_idle(ledger: &impl Ledger, id: &str) -> Record {
+    let record = new_record(id);
     let intent = Intent {
         id: record.facts.intent.clone(),
         owner: Owner::Request(RequestId::new("first")),
@@ -67,14 +68,15 @@ pub(crate) async fn stock(ledger: &impl Ledger, id: &str) -> Record {
         deadline: NOW.after(Duration::from_secs(600)),
         revision: Revision(1),
     };
-    won(ledger.reserve(&intent, &[]).await.expect("it answers"));
-    let Recorded::Stored(stored) = won(ledger.record(&record).await.expect("it answers")) else {
-        panic!("{id} was there already");
+    won(ledger.reserve(&intent, &[]).await.expect("the ledger answers"));
+    let Recorded::Stored(stored) = won(ledger.record(&record).await.expect("the ledger answers"))
+    else {
+        panic!("{id} exists already");
     };
-    won(ledger.replace(&stored, &idle(&stored)).await.expect("it answers"))
+    won(ledger.replace(&stored, &idle(&stored)).await.expect("the ledger answers"))
 }
 
-fn born(id: &str) -> Record {
+fn new_record(id: &str) -> Record {
     let facts = InstanceFacts {
         class: ClassName::new("small"),
         instance_type: InstanceType::new("c6i.large"),
@@ -93,14 +95,14 @@ fn born(id: &str) -> Record {
     Record::born(InstanceId::new(id), facts, owner, None, NOW.after(Duration::from_secs(600)))
 }
 
-/// `record` idle and shared, for longer than anything here takes.
+/// `record` as idle and shared, with a deadline after the end of any test.
 pub(crate) fn idle(record: &Record) -> Record {
     let deadline = NOW.after(Duration::from_secs(86_400));
     let state = State::Idle { tier: Tier::Released, since: NOW, deadline, shared: true };
     Record { state, ..record.clone() }
 }
 
-/// A claim on an idle record as it was seen.
+/// A claim on an idle record.
 pub(crate) fn claim(seen: &Record, nonce: &str) -> ClaimWrite {
     ClaimWrite {
         id: seen.id.clone(),

@@ -1,6 +1,6 @@
 //! The contract suite of the `Fleet` port on real processes.
 //!
-//! Not here: what the port does not promise.
+//! Not here: behaviour beyond the port (`lifecycle`, `concurrent`).
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use bullpen_embedded::fleet::Capacity;
 use bullpen_sim::contract::Harness;
 use bullpen_sim::contract::fleet::FleetHarness;
 
-use crate::stage::{Fleet, Ground, RealClock, STUBBORN, real, request};
+use crate::support::{Fleet, RealClock, STUBBORN, TestHost, real, request};
 
 struct Processes {
     port: Fleet,
-    ground: Ground,
+    host: TestHost,
 }
 
 impl Harness for Processes {
@@ -28,8 +28,8 @@ impl Harness for Processes {
     }
 
     async fn fresh() -> Self {
-        let ground = Ground::new();
-        Self { port: ground.fleet(STUBBORN), ground }
+        let host = TestHost::new();
+        Self { port: host.fleet(STUBBORN), host }
     }
 
     fn port(&self) -> &Fleet {
@@ -37,14 +37,14 @@ impl Harness for Processes {
     }
 
     fn another_process(&self) -> Fleet {
-        self.ground.fleet(STUBBORN)
+        self.host.fleet(STUBBORN)
     }
 
     fn now(&self) -> Timestamp {
         RealClock::new().now()
     }
 
-    /// Processes do not wait for minutes; they need a moment.
+    /// Real processes need only a moment where the suite allows minutes.
     async fn pass(&self, wait: Duration) {
         RealClock::new().sleep(wait.min(Duration::from_millis(100))).await;
     }
@@ -55,7 +55,7 @@ impl FleetHarness for Processes {
         LaunchRequest { pool, ..request(intent.as_str(), count) }
     }
 
-    /// The cases that ask begin with none.
+    /// The cases that call this begin without machines.
     fn leave_room_for(&self, machines: u32) -> bool {
         self.port.set_capacity(Capacity { machines_max: Some(machines), ..Capacity::default() });
         true

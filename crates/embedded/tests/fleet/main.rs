@@ -1,18 +1,14 @@
-//! The process fleet with real processes: it passes the `Fleet` port's contract, its machines outlive
-//! whoever launched them, and nothing of a machine outlives its end.
+//! Tests of the process fleet with real processes.
 //!
-//! The supervisor is this test program itself, run again with only `stage::the_supervisor` selected.
-//! Agents are a few lines of shell. Whatever happens to a process is waited for by looking.
+//! The supervisor is this test program, started again with only `support::the_supervisor` selected.
+//! Agents are a few lines of shell. Tests poll until a process has changed its state.
 //!
-//! Not here: choosing types, and what is left by a launcher that was killed at a certain line (both
-//! beside the code).
+//! Not here: choosing types, and repairs after a launcher died at a certain line (tests beside the
+//! code).
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "all of this is a test, also what is outside of its functions"
-)]
+#![expect(clippy::unwrap_used, reason = "this crate is a test, including its helper functions")]
 
+mod concurrent;
 mod contract;
-mod crowds;
-mod lives;
-mod stage;
+mod lifecycle;
+mod support;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bullpen_core::ids::RunnerName;
 use bullpen_core::instance::{Record, State};
 use bullpen_core::job::{Job, JobEvent, JobMachine, Setback};
-use bullpen_core::ports::{Fault, JobForge, Ledger, Ports, RowSwap, Swap};
+use bullpen_core::ports::{Fault, JobForge, Ledger, Ports, RowSwap, Swap, Written};
 use bullpen_core::sabotage;
 
 use super::rows::{self, RowChange, SeenRow};
@@ -74,9 +74,14 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
     };
     tracing::info!(job_id = %seen.job.id, other = %other.job.id, "two jobs exchange machines");
     let swap = Swap { records: [one, two], rows: [first, second] };
-    let _ = stack.ports.ledger().swap(&swap).await?;
-    // Won, lost or unknown: the next look reads the row, and does nothing if the swap landed.
-    Ok(Processed::Again { at: stack.now().after(stack.limits.heartbeat) })
+    // Won, lost or unknown: the next look reads the row, and does nothing if the swap landed. After a
+    // lost one it comes at once: a job that releases its machine meanwhile breaks the chain of names
+    // that leads to the runner, and then the machine ends although it could serve on.
+    let wait = match stack.ports.ledger().swap(&swap).await? {
+        Written::Lost => Duration::ZERO,
+        Written::Won(()) | Written::Unknown => stack.limits.heartbeat,
+    };
+    Ok(Processed::Again { at: stack.now().after(wait) })
 }
 
 /// How far a machine is with the job whose row names it.

@@ -1,6 +1,6 @@
-//! What the test EC2 can be told and asked while it runs: its admin API, one blocking request each.
+//! The admin API of the running test EC2: each method is one blocking request.
 //!
-//! A request that cannot be made, or is refused, is a slip in a test, and panics.
+//! A request that fails or is refused is a mistake in a test, and panics.
 //!
 //! Not here: what the settings do (the package's `README.md`).
 
@@ -15,23 +15,23 @@ use serde_json::{Value, json};
 /// A reset waits for the machines' processes to end.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// At most this many instances at once, of everything that the patterns cover together.
+/// A limit on instances at once, over all types and zones that the patterns cover together.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule<'a> {
-    /// How many.
+    /// The most instances.
     pub limit: u32,
-    /// Of which types, with `*`.
+    /// A pattern of types, with `*`.
     pub instance_type: &'a str,
-    /// In which zones, with `*`.
+    /// A pattern of zones, with `*`.
     pub zone: &'a str,
     /// `spot`, `on-demand` or `*`.
     pub usage: &'a str,
-    /// What is said when it is full, if not what EC2 says of capacity.
+    /// The error code at the limit, if not EC2's code for missing capacity.
     pub code: Option<&'a str>,
 }
 
 impl Rule<'_> {
-    /// So many of everything together.
+    /// A limit on all instances together.
     pub const fn of_all(limit: u32) -> Self {
         Self { limit, instance_type: "*", zone: "*", usage: "*", code: None }
     }
@@ -42,55 +42,55 @@ impl Rule<'_> {
     }
 }
 
-/// How long it takes until something is so.
+/// How long changes of an instance take.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delays {
-    /// After a launch, until its ids are found by anything.
+    /// From a launch until other calls find its ids.
     pub visible: Duration,
     /// From a launch or start to running.
     pub running: Duration,
     /// From a stop to stopped.
     pub stopped: Duration,
-    /// From an end to terminated.
+    /// From a termination to terminated.
     pub terminated: Duration,
 }
 
-/// What the next calls of an action are answered with.
+/// An error answer to the next calls of an action.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
-    /// EC2's code.
+    /// EC2's error code.
     pub code: &'a str,
     /// The HTTP status.
     pub status: u16,
-    /// Which action; `*` is any.
+    /// The action; `*` is any.
     pub action: &'a str,
-    /// How many calls.
+    /// The number of calls that get this answer.
     pub times: u32,
-    /// Whether the call takes place all the same, and only its answer is an error.
+    /// Whether the server carries the call out although it answers with the error.
     pub carried_out: bool,
 }
 
 impl<'a> Refusal<'a> {
-    /// The next call of this action is throttled.
+    /// Throttles the next call of this action.
     pub const fn throttled(action: &'a str) -> Self {
         let code = "RequestLimitExceeded";
         Self { code, status: 503, action, times: 1, carried_out: false }
     }
 
-    /// The next call of this action takes place, and its answer says that the server failed.
+    /// Carries the next call of this action out, and answers that the server failed.
     pub const fn carried_out(action: &'a str) -> Self {
         Self { code: "InternalError", status: 500, action, times: 1, carried_out: true }
     }
 }
 
-/// What a stack stands on.
+/// The parts of an account that a stack launches with.
 #[derive(Clone, Debug)]
 pub struct Ground {
     /// An instance profile with a role.
     pub profile: String,
     /// A security group of the region's default network.
     pub security_group: String,
-    /// That network's subnets.
+    /// The subnets of that network.
     pub subnets: Vec<String>,
 }
 
@@ -103,20 +103,20 @@ impl Admin {
         Self(address)
     }
 
-    /// These rules and no others.
+    /// Replaces all limits by these.
     pub fn set_capacity(&self, rules: &[Rule<'_>]) {
         self.ask("PUT", "capacity", &rules.iter().map(Rule::json).collect());
     }
 
-    /// The account's quotas of vCPUs; none is no limit.
+    /// Sets the account's quotas of vCPUs; `None` is no limit.
     pub fn set_quotas(&self, on_demand: Option<u32>, spot: Option<u32>) {
         let quotas = [("on-demand", on_demand), ("spot", spot)];
-        let said =
+        let fields =
             quotas.into_iter().filter_map(|(usage, vcpus)| Some((usage.into(), vcpus?.into())));
-        self.ask("PUT", "quotas", &Value::Object(said.collect()));
+        self.ask("PUT", "quotas", &Value::Object(fields.collect()));
     }
 
-    /// These delays.
+    /// Sets the delays.
     pub fn set_delays(&self, delays: Delays) {
         let Delays { visible, running, stopped, terminated } = delays;
         let delays = [
@@ -125,11 +125,11 @@ impl Admin {
             ("stopped", stopped),
             ("terminated", terminated),
         ];
-        let said = delays.map(|(name, delay)| (name.to_owned(), delay.as_secs_f64().into()));
-        self.ask("PUT", "delays", &Value::Object(said.into_iter().collect()));
+        let fields = delays.map(|(name, delay)| (name.to_owned(), delay.as_secs_f64().into()));
+        self.ask("PUT", "delays", &Value::Object(fields.into_iter().collect()));
     }
 
-    /// One more refusal, after those that wait already.
+    /// Queues a refusal after the refusals that are still queued.
     pub fn refuse(&self, refusal: Refusal<'_>) {
         let Refusal { code, status, action, times, carried_out } = refusal;
         let fault = json!({
@@ -142,59 +142,59 @@ impl Admin {
         self.ask("POST", "faults", &fault);
     }
 
-    /// How many refusals no call has met yet, each counted once however often it is to be met.
+    /// The number of queued refusals; a refusal of several calls counts once.
     pub fn refusals_left(&self) -> usize {
         self.ask("GET", "", &Value::Null)["faults"].as_array().map_or(0, Vec::len)
     }
 
-    /// Moves the time on; what is due on the way happens.
+    /// Advances the clock and performs everything that becomes due.
     pub fn advance(&self, time: Duration) {
         self.ask("POST", "clock", &json!({"advance": time.as_secs_f64()}));
     }
 
-    /// Takes a spot instance back: the notice now, the end after this time.
+    /// Interrupts a spot instance: it gets the notice now and is terminated after this time.
     pub fn interrupt(&self, instance: &str, after: Duration) {
         let body = json!({"instance": instance, "in": after.as_secs_f64()});
         self.ask("POST", "interrupt", &body);
     }
 
-    /// What the next instances to run start.
+    /// Sets the command of the instances that run from now on.
     pub fn set_hook(&self, command: &[&OsStr]) {
         let command: Vec<_> = command.iter().map(|part| part.to_string_lossy()).collect();
         self.ask("PUT", "hook", &json!({"command": command}));
     }
 
-    /// What an account brings: an instance profile, and a network of this region.
+    /// Creates an instance profile, and returns it with this region's default network.
     pub fn ground(&self, region: &str) -> Ground {
-        let said = self.ask("POST", "ground", &json!({"region": region}));
+        let answer = self.ask("POST", "ground", &json!({"region": region}));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let subnets = said["subnets"].as_array().into_iter().flatten();
+        let subnets = answer["subnets"].as_array().into_iter().flatten();
         Ground {
-            profile: text(&said["profile"]),
-            security_group: text(&said["group"]),
+            profile: text(&answer["profile"]),
+            security_group: text(&answer["group"]),
             subnets: subnets.map(text).collect(),
         }
     }
 
-    /// Calls by action since the last reset, refused ones too.
+    /// Calls by action since the last reset, including refused ones.
     pub fn calls(&self) -> BTreeMap<String, u64> {
         counted(&self.ask("GET", "calls", &Value::Null))
     }
 
-    /// The process ids of machines that are on, by instance.
+    /// The process ids of running machines, by instance.
     pub fn processes(&self) -> BTreeMap<String, u64> {
         counted(&self.ask("GET", "processes", &Value::Null))
     }
 
-    /// As at the start: no instances, no settings, the hook of its options. Its time goes on.
+    /// Removes all instances and settings and restores the hook of its options. The clock goes on.
     pub fn reset(&self) {
         self.ask("POST", "reset", &Value::Null);
     }
 
     fn ask(&self, method: &str, route: &str, body: &Value) -> Value {
         match self.exchange(method, route, body) {
-            Ok((200, said)) => said,
-            Ok((status, said)) => panic!("{method} {route} of the test EC2: {status}, {said}"),
+            Ok((200, answer)) => answer,
+            Ok((status, answer)) => panic!("{method} {route} of the test EC2: {status}, {answer}"),
             Err(error) => panic!("{method} {route} of the test EC2: {error}"),
         }
     }
@@ -212,14 +212,14 @@ impl Admin {
         stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
-        let odd = || io::Error::new(io::ErrorKind::InvalidData, "no answer of HTTP and JSON");
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(odd)?;
-        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or_else(odd)?;
-        Ok((status, serde_json::from_str(body)?))
+        let invalid = || io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP");
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(invalid)?;
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
+        Ok((status.ok_or_else(invalid)?, serde_json::from_str(body)?))
     }
 }
 
-fn counted(said: &Value) -> BTreeMap<String, u64> {
-    let said = said.as_object().into_iter().flatten();
-    said.map(|(name, count)| (name.clone(), count.as_u64().unwrap_or_default())).collect()
+fn counted(answer: &Value) -> BTreeMap<String, u64> {
+    let counts = answer.as_object().into_iter().flatten();
+    counts.map(|(name, count)| (name.clone(), count.as_u64().unwrap_or_default())).collect()
 }

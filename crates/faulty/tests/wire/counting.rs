@@ -1,4 +1,4 @@
-//! Calls are counted by caller, operation and fault, and their order tells the round trips.
+//! The proxy counts calls by caller, operation and fault, and its log gives the round trips.
 //!
 //! Not here: what each fault does (`faults`).
 
@@ -50,7 +50,7 @@ async fn calls_are_counted_by_caller_operation_and_fault() {
 }
 
 #[tokio::test]
-async fn forms_are_counted_by_action_and_what_they_said_is_kept() {
+async fn forms_are_counted_by_action_and_their_fields_are_kept() {
     let (_target, proxy) = calm().await;
     let mut client = Client::connect(proxy.address()).await;
     for number in 0..1_200 {
@@ -61,7 +61,7 @@ async fn forms_are_counted_by_action_and_what_they_said_is_kept() {
     let counts = proxy.counts();
     assert_eq!(counts.operation("StopInstances").forwarded, 1_200);
     let forms = counts.forms("StopInstances");
-    assert_eq!(forms.len(), 999, "the last thousand of all");
+    assert_eq!(forms.len(), 999, "the proxy keeps the last thousand forms of all operations");
     assert_eq!(forms[998]["InstanceId.1"], "i-1199+1");
     assert_eq!(counts.forms("StartInstances").len(), 1);
 }
@@ -106,16 +106,16 @@ async fn counts_of_many_callers_at_once_are_what_the_target_saw() {
     assert_eq!((total.arrived, total.unanswered), (640, 0));
     assert_eq!(total.forwarded, 640 - refused);
     assert_eq!(target.seen().len() as u64, total.forwarded);
-    // One stream for each caller: the interleaving decides nothing.
-    let again = Proxy::start(target.address, Plan::calm()).await.expect("a proxy");
-    again.set(Plan::seeded(3).with(Fault::Throttled, 100).with(Fault::InternalError, 100));
-    let mut client = Client::connect(again.address()).await;
+    // Each caller has a random stream of its own, so the faults do not depend on the interleaving.
+    let second = Proxy::start(target.address, Plan::calm()).await.expect("a proxy");
+    second.set(Plan::seeded(3).with(Fault::Throttled, 100).with(Fault::InternalError, 100));
+    let mut client = Client::connect(second.address()).await;
     for caller in (0..32).rev() {
         for _ in 0..20 {
             client.call(PUT, &format!("AGENT{caller}"), b"{}").await.expect("an answer");
         }
     }
-    assert_eq!(again.counts().total(), total);
+    assert_eq!(second.counts().total(), total);
 }
 
 async fn call_get(address: std::net::SocketAddr) -> u16 {
@@ -140,11 +140,11 @@ async fn a_caller_that_goes_away_ends_its_call() {
 }
 
 #[tokio::test]
-async fn a_target_that_is_not_there_is_told_apart_from_a_fault() {
+async fn a_call_to_a_missing_target_is_unanswered_and_meets_no_fault() {
     let (target, proxy) = calm().await;
-    let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = gone.local_addr().expect("an address");
-    drop((gone, proxy, target));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop((listener, proxy, target));
     let proxy = Proxy::start(address, Plan::calm()).await.expect("a proxy");
     let answer = call(proxy.address(), PUT, "{}").await.expect("an answer");
     assert_eq!(answer.status, 502);

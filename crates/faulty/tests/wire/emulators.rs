@@ -1,9 +1,9 @@
-//! The proxy before real emulators: a write whose answer is lost is there all the same. The test EC2 is
-//! told what a test wants of it.
+//! The proxy before real emulators: a write whose answer is lost has landed. The admin API of the
+//! test EC2 changes its settings.
 //!
-//! ministack and moto are tools of the gate. DynamoDB Local is asked for by a variable.
+//! ministack and moto are tools of the gate. An environment variable asks for DynamoDB Local.
 //!
-//! Not here: what else emulators do right or wrong (the contract suites).
+//! Not here: the emulators' other behaviour (the contract suites).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,9 +19,9 @@ async fn ask(address: SocketAddr, operation: &str, body: Value) -> std::io::Resu
     let target = format!("DynamoDB_20120810.{operation}");
     let mut client = Client::connect(address).await;
     let answer = client.call(&target, KEY, body.to_string().as_bytes()).await?;
-    let said = answer.json();
-    assert_eq!(answer.status, 200, "{operation}: {said}");
-    Ok(said)
+    let body = answer.json();
+    assert_eq!(answer.status, 200, "{operation}: {body}");
+    Ok(body)
 }
 
 async fn a_write_whose_answer_is_lost_has_landed(emulator: SocketAddr) {
@@ -59,15 +59,15 @@ async fn dynamodb_local_keeps_a_write_whose_answer_is_lost() {
     a_write_whose_answer_is_lost_has_landed(local.address()).await;
 }
 
-/// The status of an answer of EC2's, and all of it.
+/// The status and body of the test EC2's answer.
 async fn ec2(address: SocketAddr, form: &str) -> std::io::Result<(u16, String)> {
     let answer = Client::connect(address).await.query("ec2", form).await?;
     Ok((answer.status, String::from_utf8_lossy(&answer.body).into_owned()))
 }
 
-/// `wanted` is the name of an element; the answer is what is in the first of them.
-fn element<'a>(text: &'a str, wanted: &str) -> Option<&'a str> {
-    let (_, rest) = text.split_once(&format!("<{wanted}>"))?;
+/// The text in the first XML element of this name.
+fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("<{name}>"))?;
     rest.split_once('<').map(|(inside, _)| inside)
 }
 
@@ -80,8 +80,8 @@ async fn the_test_ec2_keeps_a_launch_whose_answer_is_lost() {
     let proxy = Proxy::start(server.address(), Plan::calm()).await.expect("a proxy");
     proxy.fail_next("RunInstances", Fault::AnswerLost);
     ec2(proxy.address(), RUN).await.expect_err("the answer is lost");
-    let (status, said) = ec2(proxy.address(), RUN).await.expect("an answer");
-    assert_eq!(status, 200, "{said}");
+    let (status, body) = ec2(proxy.address(), RUN).await.expect("an answer");
+    assert_eq!(status, 200, "{body}");
     let all = "Action=DescribeInstances&Version=2016-11-15";
     let (_, all) = ec2(proxy.address(), all).await.expect("an answer");
     assert_eq!(all.matches("<instanceId>").count(), 1, "{all}");
@@ -91,22 +91,22 @@ async fn the_test_ec2_keeps_a_launch_whose_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn the_test_ec2_does_what_it_is_told() {
+async fn the_admin_api_changes_the_test_ec2() {
     let logs = std::env::temp_dir();
     let hook = ["sleep", "600"].map(Into::into).into();
     let options = Options { hook, logs: Some(logs.clone()), ..Options::default() };
     let server = Ec2::start(&options).unwrap_or_else(|error| panic!("{error}"));
     let (admin, address) = (server.admin(), server.address());
     let state = async || {
-        let (_, said) =
+        let (_, body) =
             ec2(address, "Action=DescribeInstances&Version=2016-11-15").await.expect("an answer");
-        element(&said, "name").map(str::to_owned)
+        element(&body, "name").map(str::to_owned)
     };
     let minute = Duration::from_secs(60);
     admin.set_delays(Delays { visible: minute, running: 2 * minute, ..Delays::default() });
-    let (_, said) = ec2(address, RUN).await.expect("an answer");
-    let id = element(&said, "instanceId").unwrap_or_else(|| panic!("{said}")).to_owned();
-    assert_eq!(state().await, None, "it is not visible yet");
+    let (_, body) = ec2(address, RUN).await.expect("an answer");
+    let id = element(&body, "instanceId").unwrap_or_else(|| panic!("{body}")).to_owned();
+    assert_eq!(state().await, None, "the launch is not visible yet");
     admin.advance(minute);
     assert_eq!(state().await.as_deref(), Some("pending"));
     admin.advance(minute);
@@ -120,17 +120,17 @@ async fn the_test_ec2_does_what_it_is_told() {
 
     let another = RUN.replace("=one", "=two");
     admin.set_quotas(Some(0), None);
-    let (_, said) = ec2(address, &another).await.expect("an answer");
-    assert_eq!(element(&said, "Code"), Some("VcpuLimitExceeded"));
+    let (_, body) = ec2(address, &another).await.expect("an answer");
+    assert_eq!(element(&body, "Code"), Some("VcpuLimitExceeded"));
     admin.set_quotas(None, None);
     admin.set_capacity(&[Rule { instance_type: "m5.*", ..Rule::of_all(0) }]);
-    let (status, said) = ec2(address, &another).await.expect("an answer");
-    assert_eq!((status, element(&said, "Code")), (500, Some("InsufficientInstanceCapacity")));
+    let (status, body) = ec2(address, &another).await.expect("an answer");
+    assert_eq!((status, element(&body, "Code")), (500, Some("InsufficientInstanceCapacity")));
     admin.set_capacity(&[]);
     admin.refuse(Refusal::throttled("RunInstances"));
     assert_eq!(admin.refusals_left(), 1);
-    let (status, said) = ec2(address, &another).await.expect("an answer");
-    assert_eq!((status, element(&said, "Code")), (503, Some("RequestLimitExceeded")));
+    let (status, body) = ec2(address, &another).await.expect("an answer");
+    assert_eq!((status, element(&body, "Code")), (503, Some("RequestLimitExceeded")));
     admin.refuse(Refusal::carried_out("RunInstances"));
     assert_eq!(ec2(address, &another).await.expect("an answer").0, 500);
     admin.set_hook(&["true".as_ref()]);
@@ -141,7 +141,7 @@ async fn the_test_ec2_does_what_it_is_told() {
 
 #[tokio::test]
 #[should_panic(expected = "the clock is the real one")]
-async fn a_wish_that_makes_no_sense_is_a_slip() {
+async fn an_impossible_request_to_the_admin_api_panics() {
     let options = Options { real_clock: true, ..Options::default() };
     let server = Ec2::start(&options).unwrap_or_else(|error| panic!("{error}"));
     server.admin().advance(Duration::from_secs(1));

@@ -1,6 +1,6 @@
-//! Each fault does what it says, to the caller and to the target.
+//! The effect of each fault on the caller and on the target.
 //!
-//! Not here: how calls are counted (`counting`).
+//! Not here: how the proxy counts calls (`counting`).
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ async fn refusals_have_the_services_own_shape_and_never_reach_the_target() {
         (SEND, Fault::InternalError, 500, "com.amazon.coral.service#InternalFailure"),
         (SEND, Fault::Unavailable, 503, "com.amazon.coral.availability#ServiceUnavailable"),
     ];
-    // One connection: a refusal does not cost it.
+    // All on one connection: a refusal does not close it.
     let mut client = Client::connect(proxy.address()).await;
     for (operation, fault, status, kind) in cases {
         proxy.fail_next(operation.rsplit('.').next().unwrap(), fault);
@@ -123,7 +123,7 @@ async fn a_reset_before_never_reaches_the_target() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_to_a_call_that_landed() {
+async fn a_call_whose_answer_is_lost_has_landed() {
     let (target, proxy) = calm().await;
     proxy.fail_next("PutItem", Fault::AnswerLost);
     let error = call(proxy.address(), PUT, r#"{"n":1}"#).await.expect_err("no answer");
@@ -171,12 +171,12 @@ async fn one_seed_is_one_sequence_of_faults() {
     for status in [200, 400, 503] {
         assert!(sequences[0].contains(&status), "{status}");
     }
-    assert!(!sequences[0].contains(&500), "that is another operation's");
+    assert!(!sequences[0].contains(&500), "the plan has 500 only for another operation");
 }
 
 #[tokio::test]
 #[should_panic(expected = "no transaction conflicts with SendMessage")]
-async fn a_fault_that_an_operation_does_not_know_is_a_slip() {
+async fn a_fault_that_an_operation_cannot_meet_panics() {
     let (_target, proxy) = calm().await;
     proxy.fail_next("SendMessage", Fault::Conflict);
 }

@@ -1,6 +1,6 @@
-//! The proxy as its users meet it, over real sockets.
+//! Tests of the proxy over real sockets.
 //!
-//! Not here: what can be said without a socket (beside the code).
+//! Not here: tests without sockets (beside the code).
 
 mod counting;
 mod emulators;

@@ -1,6 +1,6 @@
-//! A client that sees the wire as it is, and a target that remembers what it saw.
+//! A client on a plain TCP connection, and a target that records its requests.
 //!
-//! Not here: what is expected of the proxy.
+//! Not here: what the tests expect of the proxy.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,10 +19,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// No test waits longer for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait for an answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// A request as the target saw it.
+/// A request that the target received.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) path: String,
@@ -77,7 +77,7 @@ async fn echo(
     Ok(response.expect("a response"))
 }
 
-/// What a client was told.
+/// An answer that the client received.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -107,7 +107,7 @@ impl Client {
         body: &[u8],
     ) -> io::Result<Answer> {
         self.send(target, key, body).await?;
-        tokio::time::timeout(PATIENCE, self.receive()).await?
+        tokio::time::timeout(ANSWER_TIME_MAX, self.receive()).await?
     }
 
     /// A signed call of a query protocol: the service as in the signature, and a form.
@@ -115,7 +115,7 @@ impl Client {
         let kind = "content-type: application/x-www-form-urlencoded";
         self.send_as("/", kind, &format!("KEY/20260101/us-east-1/{service}"), form.as_bytes())
             .await?;
-        tokio::time::timeout(PATIENCE, self.receive()).await?
+        tokio::time::timeout(ANSWER_TIME_MAX, self.receive()).await?
     }
 
     pub(crate) async fn send(&mut self, target: &str, key: &str, body: &[u8]) -> io::Result<()> {
@@ -136,7 +136,7 @@ impl Client {
              Credential={signed}/aws4_request, SignedHeaders=host, Signature=0\r\n\r\n",
             body.len()
         );
-        // At once: the end of a request must not wait for the other side's acknowledgement.
+        // In one write: the end of a request must not wait for the other side's acknowledgement.
         self.0.write_all(&[head.as_bytes(), body].concat()).await
     }
 

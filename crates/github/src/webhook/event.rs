@@ -1,7 +1,7 @@
-//! What a signed body says, as a closed set of events. Fields that we do not know are passed over;
-//! what old servers leave out may be missing.
+//! Parses a signed body into an [`Event`]. Ignores unknown fields, and accepts bodies that lack the
+//! fields that old servers do not send.
 //!
-//! Not here: whether GitHub said it (`signature`).
+//! Not here: verifying the signature (`signature`).
 
 use bullpen_core::ids::{Repository, RunAttempt};
 use bullpen_core::job::{JobFact, RunFact};
@@ -11,50 +11,50 @@ use serde::de::DeserializeOwned;
 use super::Refusal;
 use crate::runs::{WorkflowJob, WorkflowRun, visibility};
 
-/// A webhook.
+/// A webhook's event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Something about a job.
+    /// `workflow_job`: a job changed.
     Job(Box<JobEvent>),
-    /// Where the code of a run comes from.
+    /// `workflow_run`: tells where the code of a run comes from.
     Run(Box<RunEvent>),
-    /// The webhook was set up.
+    /// `ping`: an administrator set the webhook up.
     Ping,
-    /// Somebody pushed: a configuration may have changed.
+    /// `push`: the configuration in the repository may have changed.
     Push(PushEvent),
-    /// An event that is none of ours, by its name.
+    /// An event that we do not use, by its name.
     Other(String),
 }
 
-/// Something about a job.
+/// A change of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobEvent {
-    /// GitHub's id of the delivery, for people; it proves nothing, and nothing is decided by it.
+    /// GitHub's id of the delivery, for logs only: the signature does not cover it.
     pub delivery: Option<String>,
-    /// GitHub's word for what happened. Nothing is decided by it either: a job that a gate holds
-    /// back is announced as `queued`, and says only in its status that it waits.
+    /// GitHub's word for the change, for logs only: GitHub announces a job that waits for a
+    /// protection rule as `queued`, and tells only in the job's status that it waits.
     pub action: String,
-    /// Which installation of the App was told; none for other webhooks.
+    /// The App's installation that receives the webhook; `None` for webhooks of other kinds.
     pub installation: Option<u64>,
-    /// What is known of the job now.
+    /// The job as GitHub describes it now.
     pub fact: JobFact,
 }
 
-/// Something about a run.
+/// The origin of a run's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunEvent {
-    /// Which installation of the App was told; none for other webhooks.
+    /// The App's installation that receives the webhook; `None` for webhooks of other kinds.
     pub installation: Option<u64>,
-    /// Where its code comes from.
+    /// The run, and where its code comes from.
     pub fact: RunFact,
 }
 
-/// Somebody pushed.
+/// A push to a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushEvent {
-    /// Where.
+    /// The repository.
     pub repository: Repository,
-    /// Whether it was to the default branch.
+    /// Whether the push changed the default branch.
     pub to_default_branch: bool,
 }
 
@@ -96,7 +96,7 @@ struct InstallationJson {
     id: u64,
 }
 
-/// A `ping` has to be JSON, and that is all.
+/// A `ping` must be a JSON object; its fields do not matter.
 #[derive(Deserialize)]
 struct PingJson {}
 

@@ -1,11 +1,11 @@
-//! The door for GitHub's webhooks, without its hinges: what a request is, decided as a value.
+//! Decides whether a request is a webhook of GitHub's, and parses it. Pure.
 //!
-//! [`admit`] looks at the headers alone, so that nothing is read of a body that cannot be right;
-//! [`judge`] checks the signature over the raw bytes before it looks at anything in them. A
-//! [`Verdict`] has the status to answer with, except for a job: that is answered only when its row
-//! is durable, because GitHub never sends again what was answered well.
+//! [`admit`] checks the headers, before the service reads the body. [`judge`] verifies the
+//! signature over the raw bytes before it parses them. A [`Verdict`] has the status of the answer,
+//! except for a job: the service answers only after its row is durable, because GitHub never
+//! redelivers a webhook that got a 2xx.
 //!
-//! Not here: sockets, merging what was said (`bullpen_core::job`), or which events GitHub sends.
+//! Not here: sockets (`bullpen`), and merging the facts of a job (`bullpen_core::job`).
 
 mod event;
 mod signature;
@@ -20,15 +20,15 @@ pub use event::{Event, JobEvent, PushEvent, RunEvent};
 pub(crate) use signature::hex;
 pub use signature::{BadSecret, Secrets, sign};
 
-/// What was answered to a job whose row is durable, to a ping, and to what is none of ours.
+/// The status for a job whose row is durable, for a ping, and for an event that we do not use.
 pub const DONE: u16 = 204;
 
-/// The headers of a webhook that matter.
+/// The headers of a webhook that we read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebhookHead {
-    /// `X-GitHub-Event`: what happened.
+    /// `X-GitHub-Event`: the event's name.
     pub event: Option<String>,
-    /// `X-GitHub-Delivery`: the same when it is delivered again.
+    /// `X-GitHub-Delivery`: the delivery's id; a redelivery has the same one.
     pub delivery: Option<String>,
     /// `X-Hub-Signature-256`.
     pub signature: Option<String>,
@@ -39,7 +39,7 @@ pub struct WebhookHead {
 }
 
 impl WebhookHead {
-    /// Those of a request.
+    /// Reads the headers from a request.
     pub fn of(headers: &HeaderMap) -> Self {
         let text =
             |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -53,42 +53,42 @@ impl WebhookHead {
     }
 }
 
-/// What a request is.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A webhook of GitHub's.
+    /// The request is a webhook of GitHub's.
     Accepted(Event),
-    /// Nothing that we listen to.
+    /// The request is not a valid webhook.
     Refused(Refusal),
 }
 
-/// Why a request is not listened to.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is larger than any webhook that we want.
+    /// The body is larger than any webhook that we use.
     #[error("the body is larger than {WEBHOOK_BODY_BYTES_MAX} bytes")]
     TooLarge,
-    /// It has no signature, or not one of ours.
-    #[error("the signature is missing or wrong: is the secret the one at GitHub?")]
+    /// The signature is missing, or was not made with one of our secrets.
+    #[error("the signature is missing or wrong: compare the secret with the webhook's at GitHub")]
     Unsigned,
-    /// It is signed, and does not say what happened.
+    /// The request is signed, and names no event.
     #[error("the header X-GitHub-Event is missing")]
     NoEvent,
-    /// It is signed, and not JSON.
-    #[error("the content type is not application/json: set it so at GitHub")]
+    /// The request is signed, and its content type is not JSON.
+    #[error("the content type is not application/json: set it in the webhook's settings at GitHub")]
     NotJson,
-    /// It is signed, and not what its event is.
+    /// The request is signed, and its body does not match its event.
     #[error("the {event} event is not as expected at {place}")]
     Unreadable {
-        /// Which event.
+        /// The event's name.
         event: &'static str,
-        /// Where.
+        /// The position in the body.
         place: String,
     },
 }
 
 impl Refusal {
-    /// The HTTP status to answer with.
+    /// The HTTP status of the answer.
     pub const fn status(&self) -> u16 {
         match self {
             Self::TooLarge => 413,
@@ -99,7 +99,7 @@ impl Refusal {
 }
 
 impl Verdict {
-    /// Whether the request was signed with one of the secrets, readable or not.
+    /// Whether the request has a valid signature, even if its content is unreadable.
     pub const fn is_signed(&self) -> bool {
         match self {
             Self::Refused(Refusal::TooLarge | Refusal::Unsigned) => false,
@@ -110,8 +110,9 @@ impl Verdict {
         }
     }
 
-    /// The HTTP status to answer with; none for a job, which is answered when it is durable: with
-    /// [`DONE`], or with a 5xx that GitHub shows as failed and can be asked to deliver again.
+    /// The HTTP status of the answer; `None` for a job. The service answers a job with [`DONE`]
+    /// when its row is durable, or with a 5xx: GitHub then lists the delivery as failed, and the
+    /// service can request a redelivery.
     pub const fn status(&self) -> Option<u16> {
         match self {
             Self::Accepted(Event::Job(_)) => None,
@@ -123,15 +124,15 @@ impl Verdict {
     }
 }
 
-/// Whether the body is worth reading, by the headers alone. A body that says nothing of its length
-/// has to be read up to [`WEBHOOK_BODY_BYTES_MAX`] and one byte.
+/// Decides by the headers whether to read the body. If the length is unknown, the caller reads at
+/// most [`WEBHOOK_BODY_BYTES_MAX`] and one byte.
 pub fn admit(head: &WebhookHead) -> Result<(), Refusal> {
     let limit = WEBHOOK_BODY_BYTES_MAX as u64;
     if head.content_length.is_some_and(|length| length > limit) {
         return Err(Refusal::TooLarge);
     }
-    // One that could never be right is not worth a body.
-    if !head.signature.as_deref().is_some_and(signature::is_one) {
+    // A malformed signature matches no body, so the body need not be read.
+    if !head.signature.as_deref().is_some_and(signature::is_well_formed) {
         return Err(Refusal::Unsigned);
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! Whether GitHub signed these bytes: HMAC-SHA-256 over the raw body, compared in constant time.
+//! Verifies GitHub's signature: HMAC-SHA-256 over the raw body, compared in constant time.
 //!
-//! Not here: what the bytes say (`event`).
+//! Not here: parsing the body (`event`).
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ use bullpen_core::mailbox::Secret;
 use ring::hmac::{self, HMAC_SHA256, Key};
 
 const PREFIX: &str = "sha256=";
-/// A SHA-256 in bytes.
+/// The length of a SHA-256 in bytes.
 const DIGEST_BYTES: usize = 32;
 
-/// The secrets that a webhook may be signed with. While one is exchanged for another there are two.
+/// The valid webhook secrets: one, or two while an operator replaces the secret.
 pub struct Secrets {
     keys: Vec<Key>,
 }
 
-/// A secret that protects nothing.
+/// A webhook secret is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a webhook secret is empty: anybody could sign")]
+#[error("a webhook secret is empty, so any sender could sign")]
 pub struct BadSecret;
 
 impl Secrets {
-    /// The present secret, and the one before it for as long as GitHub may still use that.
+    /// The current secret, and the previous one for as long as GitHub may still sign with it.
     pub fn new(current: &Secret, previous: Option<&Secret>) -> Result<Self, BadSecret> {
         let secrets = std::iter::once(current).chain(previous);
         let key = |secret: &Secret| match secret.reveal() {
@@ -32,7 +32,8 @@ impl Secrets {
         Ok(Self { keys: secrets.map(key).collect::<Result<_, _>>()? })
     }
 
-    /// Whether `signature` (`sha256=` and 64 hexadecimal digits) is one of ours over `body`.
+    /// Whether `signature` (`sha256=` and 64 hexadecimal digits) signs `body` with one of the
+    /// secrets.
     pub fn verify(&self, body: &[u8], signature: &str) -> bool {
         let Some(digest) = signature.strip_prefix(PREFIX).and_then(unhex) else { return false };
         self.keys.iter().any(|key| hmac::verify(key, body, &digest).is_ok())
@@ -45,18 +46,18 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// Whether this has the form of a signature.
-pub(super) fn is_one(text: &str) -> bool {
+/// Whether the text has the form of a signature.
+pub(super) fn is_well_formed(text: &str) -> bool {
     text.strip_prefix(PREFIX).and_then(unhex).is_some()
 }
 
-/// The value of `X-Hub-Signature-256` for these bytes.
+/// The value of `X-Hub-Signature-256` for a body.
 pub fn sign(secret: &Secret, body: &[u8]) -> String {
     let tag = hmac::sign(&Key::new(HMAC_SHA256, secret.reveal().as_bytes()), body);
     format!("{PREFIX}{}", hex(tag.as_ref()))
 }
 
-/// In lowercase, as GitHub writes it.
+/// Lowercase hexadecimal digits, as in GitHub's signatures.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()

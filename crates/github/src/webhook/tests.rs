@@ -1,6 +1,6 @@
-//! The door: who is let in, and what their bodies say.
+//! Tests of verifying and parsing webhooks.
 //!
-//! Not here: GitHub's own examples and another signer (`tests/conformance`).
+//! Not here: GitHub's own examples and GitHub's own signer (`tests/conformance`).
 
 use bullpen_core::job::{Conclusion, ReportedStatus};
 use bullpen_core::mailbox::Secret;
@@ -53,7 +53,7 @@ fn said(body: &Value) -> ReportedStatus {
     }
 }
 
-/// The example of GitHub's documentation.
+/// The example is from GitHub's documentation.
 #[test]
 fn the_signature_is_githubs() {
     let signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
@@ -63,7 +63,7 @@ fn the_signature_is_githubs() {
 }
 
 #[test]
-fn nothing_but_the_signature_over_these_bytes_is_one() {
+fn only_the_signature_over_these_bytes_is_valid() {
     let body = b"Hello, World!";
     let good = sign(&secret(), body);
     assert!(!secrets().verify(b"Hello, World?", &good));
@@ -81,7 +81,7 @@ fn nothing_but_the_signature_over_these_bytes_is_one() {
 }
 
 #[test]
-fn two_secrets_are_good_while_one_is_exchanged() {
+fn both_secrets_are_valid_during_a_replacement() {
     let (new, old) = (Secret::new("new"), Secret::new("old"));
     let both = Secrets::new(&new, Some(&old)).unwrap();
     assert!(both.verify(b"x", &sign(&new, b"x")) && both.verify(b"x", &sign(&old, b"x")));
@@ -93,7 +93,7 @@ fn two_secrets_are_good_while_one_is_exchanged() {
 }
 
 #[test]
-fn who_is_not_let_in_is_told_by_a_status() {
+fn a_refused_request_gets_a_status() {
     let body = job("queued", None).to_string().into_bytes();
     let good = head("workflow_job", &body);
     let refused = |head: &WebhookHead, body: &[u8]| match judge(head, body, &secrets()) {
@@ -117,22 +117,22 @@ fn who_is_not_let_in_is_told_by_a_status() {
     assert_eq!(refused(&unsaid, &vec![b' '; WEBHOOK_BODY_BYTES_MAX + 1]), 413);
 }
 
-/// Nothing in the body is looked at before its signature.
+/// The signature is verified before the body is parsed.
 #[test]
-fn what_is_not_signed_is_not_read() {
+fn an_unsigned_body_is_not_parsed() {
     let unsigned =
         WebhookHead { signature: Some("sha256=00".to_owned()), ..head("workflow_job", b"{") };
     assert_eq!(judge(&unsigned, b"{", &secrets()), Verdict::Refused(Refusal::Unsigned));
 }
 
-/// Whatever is signed, the door stays whole: a body that was cut or damaged is read or refused.
+/// A signed body that was cut or damaged is parsed or refused, and never causes a panic.
 #[test]
-fn a_damaged_body_breaks_nothing() {
+fn a_damaged_body_is_parsed_or_refused() {
     let body = job("completed", Some("success")).to_string().into_bytes();
     let judged = |body: &[u8]| judge(&head("workflow_job", body), body, &secrets());
     for end in 0..body.len() {
         let verdict = judged(&body[..end]);
-        assert_eq!(verdict.status(), Some(400), "{end} bytes of it");
+        assert_eq!(verdict.status(), Some(400), "the first {end} bytes");
     }
     for place in 0..body.len() {
         for byte in [b'"', b'0', b'{', 0xff] {
@@ -145,7 +145,7 @@ fn a_damaged_body_breaks_nothing() {
 }
 
 #[test]
-fn events_are_known_or_passed_over() {
+fn unknown_events_are_accepted_and_ignored() {
     let ping = judged("ping", &json!({"zen": "Design for failure.", "hook_id": 1, "hook": {}}));
     assert_eq!((&ping, ping.status()), (&Verdict::Accepted(Event::Ping), Some(204)));
     let star = judged("star", &json!({"action": "created"}));
@@ -165,7 +165,7 @@ fn events_are_known_or_passed_over() {
 #[test]
 fn a_job_is_a_fact_and_is_not_answered_yet() {
     let verdict = judged("workflow_job", &job("queued", None));
-    assert_eq!(verdict.status(), None, "not before it is durable");
+    assert_eq!(verdict.status(), None, "the service answers when the row is durable");
     let Verdict::Accepted(Event::Job(event)) = verdict else { panic!("{verdict:?}") };
     assert_eq!(event.installation, Some(7));
     assert_eq!(event.delivery.as_deref(), Some("72d3162e-cc78-11e3-81ab-4c9367dc0958"));
@@ -177,13 +177,14 @@ fn a_job_is_a_fact_and_is_not_answered_yet() {
 }
 
 #[test]
-fn the_status_says_where_a_job_stands_and_the_action_does_not() {
+fn the_status_decides_and_the_action_does_not() {
     assert_eq!(
         said(&job("waiting", None)),
         ReportedStatus::Held,
-        "queued, and held back by a gate"
+        "its action is `queued`, but a protection rule holds it back"
     );
-    assert_eq!(said(&job("brand_new", None)), ReportedStatus::Held, "nothing is launched for it");
+    let unknown = said(&job("brand_new", None));
+    assert_eq!(unknown, ReportedStatus::Held, "an unknown status launches nothing");
     let at = Some("2026-05-31T12:00:05Z".parse().unwrap());
     assert_eq!(said(&job("in_progress", None)), ReportedStatus::Started { runner: None, at });
     let conclusion = Conclusion::new("skipped");
@@ -204,7 +205,7 @@ fn run(event: &str, head: Option<&str>, actor: &str) -> Value {
 }
 
 #[test]
-fn a_run_says_whose_code_it_has() {
+fn a_run_tells_where_its_code_comes_from() {
     use bullpen_core::job::{Origin, Visibility};
     for (event, head, actor, origin) in [
         ("push", Some("acme/app"), "ann", Origin::Own),
@@ -218,7 +219,7 @@ fn a_run_says_whose_code_it_has() {
     ] {
         let Verdict::Accepted(Event::Run(said)) = judged("workflow_run", &run(event, head, actor))
         else {
-            panic!("it is a run");
+            panic!("the event is not a run");
         };
         assert_eq!((said.fact.run.as_str(), said.installation), ("77.2", Some(7)));
         let known = said.fact.provenance;
@@ -236,7 +237,7 @@ fn a_run_says_whose_code_it_has() {
 }
 
 #[test]
-fn a_job_says_whether_its_repository_is_private() {
+fn a_job_tells_whether_its_repository_is_private() {
     use bullpen_core::job::Visibility;
     let seen = |private: Value| {
         let mut body = job("queued", None);

@@ -1,6 +1,6 @@
-//! Every example of a webhook that GitHub publishes is understood, also those of old servers.
+//! We parse every webhook example that GitHub publishes, with those of old servers.
 //!
-//! Not here: the shapes that no example has (`webhook::tests`).
+//! Not here: bodies for which GitHub has no example (`webhook::tests`).
 
 use bullpen_core::ids::RunAttempt;
 use bullpen_core::job::{JobFact, JobKnowledge, JobPhase, ReportedStatus};
@@ -21,7 +21,7 @@ fn judged(event: &str, body: &Value) -> Event {
         content_type: Some("application/json; charset=utf-8".to_owned()),
         content_length: Some(body.len() as u64),
     };
-    let secrets = Secrets::new(&secret, None).expect("it is not empty");
+    let secrets = Secrets::new(&secret, None).expect("the secret is not empty");
     match judge(&head, body.as_bytes(), &secrets) {
         Verdict::Accepted(event) => event,
         Verdict::Refused(refusal) => panic!("{refusal}: {body}"),
@@ -34,7 +34,7 @@ fn examples(event: &str) -> Vec<Value> {
         .map(|server| json!({"ask": "examples", "server": server, "event": event}))
         .collect();
     let answers = ask(&questions);
-    answers.iter().flat_map(|one| one.as_array().expect("a list").clone()).collect()
+    answers.iter().flat_map(|list| list.as_array().expect("an array").clone()).collect()
 }
 
 fn fact(example: &Value) -> JobFact {
@@ -45,9 +45,9 @@ fn fact(example: &Value) -> JobFact {
 }
 
 #[test]
-fn every_example_of_a_job_is_a_fact_that_says_the_same() {
+fn every_example_of_a_job_becomes_the_same_fact() {
     let examples = examples("workflow_job");
-    assert_eq!(examples.len(), 11, "GitHub published another number");
+    assert_eq!(examples.len(), 11, "GitHub changed the number of examples");
     for example in &examples {
         let (fact, job) = (fact(example), &example["workflow_job"]);
         assert_eq!(fact.job.as_str(), job["id"].to_string());
@@ -62,7 +62,7 @@ fn every_example_of_a_job_is_a_fact_that_says_the_same() {
             "queued" => JobPhase::Queued,
             "in_progress" => JobPhase::Started,
             "completed" => JobPhase::Completed,
-            other => panic!("{other} is new"),
+            other => panic!("unknown status {other}"),
         };
         assert_eq!(JobKnowledge::of(&fact).phase(), expected);
         if let ReportedStatus::Started { runner, .. } = fact.said {
@@ -72,7 +72,7 @@ fn every_example_of_a_job_is_a_fact_that_says_the_same() {
 }
 
 #[test]
-fn every_ping_is_answered_and_every_push_read() {
+fn every_example_of_a_ping_and_a_push_is_parsed() {
     let pings = examples("ping");
     assert!(pings.len() >= 4, "{}", pings.len());
     for ping in &pings {

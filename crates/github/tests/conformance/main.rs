@@ -1,9 +1,10 @@
-//! Whether we speak as GitHub does, by GitHub's own schemas, examples and signatures.
+//! Tests of the client and the stand-in against GitHub's own schemas, examples and signatures.
 //!
-//! Everything that is asked is an npm package at a locked version, and a tool of the gate: it is
-//! found by `BULLPEN_CONFORMANCE`, which the gate sets, or in the cache. Nothing leaves this machine.
+//! They use npm packages at locked versions, which are tools of the gate. `BULLPEN_CONFORMANCE`,
+//! which the gate sets, names their directory; without it the tests look in the cache. Nothing
+//! leaves this machine.
 //!
-//! Not here: what the client and the stand-in do (`tests/loopback`).
+//! Not here: tests of behaviour (`tests/loopback`).
 
 mod examples;
 mod openapi;

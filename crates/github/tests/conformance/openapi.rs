@@ -1,6 +1,6 @@
-//! Every call of the client and every answer of the stand-in is as GitHub's `OpenAPI` document says.
+//! Every call of the client and every answer of the stand-in matches GitHub's `OpenAPI` document.
 //!
-//! Not here: whether they are the right ones (`tests/loopback`).
+//! Not here: tests of behaviour (`tests/loopback`).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -79,7 +79,7 @@ async fn stand_in(clock: &Arc<ManualClock>) -> StandIn {
         installations: BTreeMap::from([(7, "acme".to_owned())]),
     };
     let options = Options { app: Some(known), ..Options::new(Secret::new("ghp_for-tests")) };
-    let address = "127.0.0.1:0".parse().expect("it is an address");
+    let address = "127.0.0.1:0".parse().expect("the address is valid");
     StandIn::start(address, options, Arc::clone(clock)).await.expect("loopback has free ports")
 }
 
@@ -89,17 +89,17 @@ fn client(
     login: Login,
     clock: &Arc<ManualClock>,
 ) -> GitHub<ManualClock> {
-    let scope = Scope::parse(scope).expect("it is one");
+    let scope = Scope::parse(scope).expect("the scope is valid");
     let settings = Settings { base_url: prism.url.clone(), ..Settings::new(scope, login, "bp-") };
-    GitHub::new(&settings, Arc::clone(clock)).expect("settings are good")
+    GitHub::new(&settings, Arc::clone(clock)).expect("the settings are valid")
 }
 
 fn spec(name: &str) -> RunnerSpec {
     RunnerSpec { name: name.into(), labels: vec!["x".to_owned()], group: None, ephemeral: true }
 }
 
-/// A call that succeeded; a complaint of Prism's is shown if it did not.
-fn good<T>(prism: &Prism, what: &str, answer: Result<T, Fault>) -> T {
+/// The answer of a call; panics with Prism's complaints if it failed.
+fn succeeded<T>(prism: &Prism, what: &str, answer: Result<T, Fault>) -> T {
     match answer {
         Ok(answer) => answer,
         Err(fault) => panic!("{what}: {fault}\n{}", prism.complaints()),
@@ -107,22 +107,22 @@ fn good<T>(prism: &Prism, what: &str, answer: Result<T, Fault>) -> T {
 }
 
 async fn runners(prism: &Prism, github: &GitHub<ManualClock>) {
-    let jit = good(prism, "jit", github.credential(&spec("bp-1")).await);
+    let jit = succeeded(prism, "jit", github.credential(&spec("bp-1")).await);
     assert!(matches!(jit, Credential::Jit(_)));
-    // The second finds the first's name taken, and replaces it.
-    good(prism, "jit again", github.jit(&spec("bp-1")).await);
-    good(prism, "tokens", github.tokens().await);
-    let offered = good(prism, "downloads", github.offered_runner(Architecture::Arm64).await);
+    // The second runner replaces the first, which has the same name.
+    succeeded(prism, "jit again", github.jit(&spec("bp-1")).await);
+    succeeded(prism, "tokens", github.tokens().await);
+    let offered = succeeded(prism, "downloads", github.offered_runner(Architecture::Arm64).await);
     assert_eq!(offered.as_deref(), Some("2.999.0"));
-    let lacking = good(prism, "permissions", github.lacking_permissions().await);
+    let lacking = succeeded(prism, "permissions", github.lacking_permissions().await);
     assert_eq!(lacking.unwrap_or_default(), Vec::<String>::new());
-    let listed = good(prism, "runners", github.list().await);
+    let listed = succeeded(prism, "runners", github.list().await);
     assert_eq!(listed.len(), 1);
     let name = "bp-1".into();
     let deleted = github.delete_known(&name, listed[0].id).await;
-    assert_eq!(good(prism, "delete", deleted), Deletion::Deleted);
+    assert_eq!(succeeded(prism, "delete", deleted), Deletion::Deleted);
     let gone = github.delete_known(&name, listed[0].id).await;
-    assert_eq!(good(prism, "delete again", gone), Deletion::NotFound);
+    assert_eq!(succeeded(prism, "delete again", gone), Deletion::NotFound);
 }
 
 async fn jobs(prism: &Prism, github: &GitHub<ManualClock>, stand_in: &StandIn) {
@@ -135,15 +135,15 @@ async fn jobs(prism: &Prism, github: &GitHub<ManualClock>, stand_in: &StandIn) {
     let repository = "acme/app".into();
     let run = RunAttempt::new(format!("{}.1", job.run_id));
     let id = JobId::new(job.id.to_string());
-    good(prism, "job", JobForge::job(github, &repository, &id).await);
-    assert_eq!(good(prism, "jobs", github.jobs_of(&repository, &run).await).len(), 1);
-    assert!(!good(prism, "queued jobs", github.queued_jobs(&repository).await).is_empty());
-    let said = good(prism, "provenance", github.provenance(&repository, &run).await);
-    assert_eq!(said.origin, Some(Origin::Own));
-    good(prism, "cancel", github.cancel(&repository, &run).await);
-    good(prism, "cancel a run that is over", github.cancel_run(&repository, job.run_id).await);
-    good(prism, "over", github.is_over(&repository, &run).await);
-    good(prism, "job", JobForge::job(github, &repository, &id).await);
+    succeeded(prism, "job", JobForge::job(github, &repository, &id).await);
+    assert_eq!(succeeded(prism, "jobs", github.jobs_of(&repository, &run).await).len(), 1);
+    assert!(!succeeded(prism, "queued jobs", github.queued_jobs(&repository).await).is_empty());
+    let found = succeeded(prism, "provenance", github.provenance(&repository, &run).await);
+    assert_eq!(found.origin, Some(Origin::Own));
+    succeeded(prism, "cancel", github.cancel(&repository, &run).await);
+    succeeded(prism, "cancel a run that is over", github.cancel_run(&repository, job.run_id).await);
+    succeeded(prism, "over", github.is_over(&repository, &run).await);
+    succeeded(prism, "job", JobForge::job(github, &repository, &id).await);
     let unknown = JobForge::job(github, &repository, &JobId::new("999999")).await;
     assert_eq!(unknown, Err(Fault::NotFound), "{}", prism.complaints());
     let notice = Notice {
@@ -153,35 +153,36 @@ async fn jobs(prism: &Prism, github: &GitHub<ManualClock>, stand_in: &StandIn) {
         commit: "0a1b2c".to_owned(),
         reason: Reason::Vanished,
     };
-    good(prism, "tell", github.tell(&notice).await);
-    good(prism, "tell again", github.tell(&notice).await);
+    succeeded(prism, "tell", github.tell(&notice).await);
+    succeeded(prism, "tell again", github.tell(&notice).await);
 }
 
 async fn files(prism: &Prism, github: &GitHub<ManualClock>, stand_in: &StandIn) {
     stand_in.put_file("acme/app", "runs-on.yml", "pools: {}\n");
     let repository = "acme/app".into();
-    let read = good(prism, "file", github.file(&repository, "runs-on.yml", None).await);
+    let read = succeeded(prism, "file", github.file(&repository, "runs-on.yml", None).await);
     let FileRead::Read { tag, .. } = read else { panic!("{read:?}") };
     let again = github.file(&repository, "runs-on.yml", tag.as_deref()).await;
-    assert_eq!(good(prism, "file again", again), FileRead::Unchanged);
+    assert_eq!(succeeded(prism, "file again", again), FileRead::Unchanged);
     let absent = github.file(&repository, "other.yml", None).await;
-    assert_eq!(good(prism, "no file", absent), FileRead::Absent);
+    assert_eq!(succeeded(prism, "no file", absent), FileRead::Absent);
 }
 
 async fn deliveries(prism: &Prism, github: &GitHub<ManualClock>, stand_in: &StandIn) {
-    // Nobody listens there.
+    // No process listens on this port.
     let url = "http://127.0.0.1:9/webhook".to_owned();
-    stand_in.hook(Hook { url, secret: Secret::new("s"), runs: false }).expect("it is on loopback");
+    let hook = Hook { url, secret: Secret::new("s"), runs: false };
+    stand_in.hook(hook).expect("the URL is on loopback");
     let order = JobOrder { repository: "acme/app".to_owned(), ..JobOrder::default() };
     stand_in.submit(order);
     stand_in.webhooks_sent().await;
-    let lost = good(prism, "deliveries", github.lost_deliveries(Timestamp::EPOCH).await);
+    let lost = succeeded(prism, "deliveries", github.lost_deliveries(Timestamp::EPOCH).await);
     assert_eq!(lost.len(), 1);
-    good(prism, "redeliver", github.redeliver(&lost[0]).await);
+    succeeded(prism, "redeliver", github.redeliver(&lost[0]).await);
 }
 
 #[tokio::test]
-async fn the_client_asks_and_the_stand_in_answers_as_github_documents() {
+async fn the_clients_calls_and_the_stand_ins_answers_match_the_document() {
     let clock = ManualClock::new();
     let stand_in = stand_in(&clock).await;
     let prism = Prism::start("all", &stand_in.url(), PATHS);
@@ -192,14 +193,14 @@ async fn the_client_asks_and_the_stand_in_answers_as_github_documents() {
     }
     let github = client(&prism, "acme", app(), &clock);
     let builders = RunnerSpec { group: Some("builders".into()), ..spec("bp-2") };
-    good(&prism, "jit in a group", github.jit(&builders).await);
+    succeeded(&prism, "jit in a group", github.jit(&builders).await);
     files(&prism, &github, &stand_in).await;
     deliveries(&prism, &github, &stand_in).await;
-    a_bad_request_is_seen(&prism).await;
+    prism_rejects_a_bad_request(&prism).await;
 }
 
-/// What is proved by the silence of one who never speaks?
-async fn a_bad_request_is_seen(prism: &Prism) {
+/// The control: without it, a Prism that checks nothing would pass the test.
+async fn prism_rejects_a_bad_request(prism: &Prism) {
     let url = format!("{}/orgs/acme/actions/runners/generate-jitconfig", prism.url);
     let body = json!({"name": "bp-1", "labels": []}).to_string();
     let request = Request::post(url)
@@ -207,20 +208,20 @@ async fn a_bad_request_is_seen(prism: &Prism) {
         .header("user-agent", "test")
         .header("content-type", "application/json")
         .body(Full::<Bytes>::new(body.into()))
-        .expect("it is a request");
+        .expect("the request is well-formed");
     let http = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-    let response = http.request(request).await.expect("it answers");
+    let response = http.request(request).await.expect("Prism answers");
     assert_eq!(response.status(), 422);
-    let said = response.into_body().collect().await.expect("it is whole").to_bytes();
-    let said = String::from_utf8_lossy(&said);
-    assert!(said.contains("runner_group_id") && said.contains("labels"), "{said}");
+    let body = response.into_body().collect().await.expect("the body is complete").to_bytes();
+    let text = String::from_utf8_lossy(&body);
+    assert!(text.contains("runner_group_id") && text.contains("labels"), "{text}");
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_githubs_is_seen() {
+async fn prism_rejects_a_wrong_answer() {
     let clock = ManualClock::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
-    let upstream = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let upstream = format!("http://{}", listener.local_addr().expect("the listener is bound"));
     let path = "/repos/{owner}/{repo}/actions/runners";
     let prism = Prism::start("one", &upstream, &[path]);
     let github = client(&prism, "acme/app", pat(), &clock);
@@ -229,7 +230,8 @@ async fn an_answer_that_is_not_githubs_is_seen() {
             let wrong = |_: Request<Incoming>| async {
                 let body = json!({"total_count": "none", "runners": [{"id": 1}]}).to_string();
                 let response = Response::builder().header("content-type", "application/json");
-                Ok::<_, Infallible>(response.body(Full::<Bytes>::new(body.into())).expect("one"))
+                let response = response.body(Full::<Bytes>::new(body.into()));
+                Ok::<_, Infallible>(response.expect("the response is valid"))
             };
             let io = TokioIo::new(stream);
             let _ = http1::Builder::new().serve_connection(io, service_fn(wrong)).await;
@@ -237,6 +239,6 @@ async fn an_answer_that_is_not_githubs_is_seen() {
     };
     tokio::select! {
         listed = github.list() => assert!(matches!(listed, Err(Fault::Unavailable(_)))),
-        () = serving => panic!("it serves for ever"),
+        () = serving => panic!("the server never ends"),
     }
 }

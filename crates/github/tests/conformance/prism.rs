@@ -1,9 +1,9 @@
-//! Prism between the client and a server: it holds both against GitHub's `OpenAPI` document, and
-//! answers an error of its own where one of them is not as the document says.
+//! Runs Prism as a proxy between the client and a server: it checks requests and answers against
+//! GitHub's `OpenAPI` document, and answers a violation with an error of its own.
 //!
-//! The document is cut down to the calls that we make, because Prism needs long to read all of it.
+//! The document contains only the calls that we make, because Prism takes long to read all of it.
 //!
-//! Not here: which calls (`openapi`).
+//! Not here: the calls (`openapi`).
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -15,18 +15,19 @@ use serde_json::{Map, Value, json};
 
 use crate::tools::package;
 
-/// A running Prism. It ends when it is dropped.
+/// A running Prism; dropping it stops it.
 pub(crate) struct Prism {
     process: Child,
     pub(crate) url: String,
-    said: Arc<Mutex<Vec<String>>>,
+    /// The lines that it printed after its start.
+    output: Arc<Mutex<Vec<String>>>,
 }
 
 impl Prism {
-    /// In front of `upstream`, for these paths of GitHub's document.
+    /// Starts Prism in front of `upstream`, for these paths of GitHub's document.
     pub(crate) fn start(name: &str, upstream: &str, paths: &[&str]) -> Self {
         let document = format!("{}/{name}.json", env!("CARGO_TARGET_TMPDIR"));
-        std::fs::write(&document, cut(paths).to_string()).expect("the target has room");
+        std::fs::write(&document, excerpt(paths).to_string()).expect("the document is written");
         let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let port = free.expect("loopback has a free port").port();
         let mut process = Command::new("node")
@@ -36,8 +37,8 @@ impl Prism {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("node is there");
-        let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
+            .expect("node is installed");
+        let mut lines = BufReader::new(process.stdout.take().expect("stdout is piped")).lines();
         let mut before = Vec::new();
         loop {
             let line = lines.next().and_then(Result::ok);
@@ -47,38 +48,38 @@ impl Prism {
             }
             before.push(line);
         }
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&said);
-        // Nobody reads along, and a full pipe would stop it.
+        let output = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&output);
+        // A full pipe would block Prism.
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                kept.lock().expect("nobody panics with it").push(line);
+                kept.lock().expect("no holder of the lock panics").push(line);
             }
         });
-        Self { process, url: format!("http://127.0.0.1:{port}"), said }
+        Self { process, url: format!("http://127.0.0.1:{port}"), output }
     }
 
-    /// What it complained of so far, for a test that fails.
+    /// The violations and errors that Prism printed so far, for a test that fails.
     pub(crate) fn complaints(&self) -> String {
-        let said = self.said.lock().expect("nobody panics with it");
+        let output = self.output.lock().expect("no holder of the lock panics");
         let bad = |line: &&String| ["iolation", "rror"].iter().any(|word| line.contains(word));
-        said.iter().filter(bad).map(String::as_str).collect::<Vec<_>>().join("\n")
+        output.iter().filter(bad).map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 }
 
 impl Drop for Prism {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to end.
+        // `kill` fails if Prism has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// GitHub's document with these paths, and whatever they refer to.
-fn cut(paths: &[&str]) -> Value {
+/// GitHub's document with only these paths and the components that they refer to.
+fn excerpt(paths: &[&str]) -> Value {
     let file = package("@octokit/openapi/generated/api.github.com.json");
-    let text = std::fs::read(file).expect("the package has it");
-    let whole: Value = serde_json::from_slice(&text).expect("it is JSON");
+    let text = std::fs::read(file).expect("the package has the document");
+    let whole: Value = serde_json::from_slice(&text).expect("the document is JSON");
     let mut kept = Map::new();
     for path in paths {
         let item = &whole["paths"][path];
@@ -94,10 +95,10 @@ fn cut(paths: &[&str]) -> Value {
         if !done.insert(reference.clone()) {
             continue;
         }
-        let path = reference.strip_prefix("#/components/").expect("all are of this kind");
-        let (kind, name) = path.split_once('/').expect("a kind and a name");
+        let path = reference.strip_prefix("#/components/").expect("references are to components");
+        let (kind, name) = path.split_once('/').expect("a reference has a kind and a name");
         let target = whole["components"][kind][name].clone();
-        assert!(!target.is_null(), "{reference} leads nowhere");
+        assert!(!target.is_null(), "{reference} does not exist");
         references(&target, &mut wanted);
         components[kind][name] = target;
     }

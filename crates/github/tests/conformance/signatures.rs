@@ -1,6 +1,6 @@
-//! Our signatures and GitHub's are the same, both ways.
+//! Our signatures equal those of GitHub's library, and each side verifies the other's.
 //!
-//! Not here: who is let in (`webhook::tests`).
+//! Not here: refusing requests (`webhook::tests`).
 
 use bullpen_core::mailbox::Secret;
 use bullpen_github::webhook::{Secrets, sign};
@@ -12,7 +12,7 @@ const CASES: &[(&str, &str)] = &[
     ("It's a Secret to Everybody", "Hello, World!"),
     ("s", "{}"),
     ("schlüssel ☃", "{\"text\": \"ä ☃ \\u0000\"}\n"),
-    // Longer than a block of the digest, which is then hashed itself.
+    // A secret longer than a block of the digest: HMAC then hashes the secret itself.
     ("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef-and-more", "[1, 2,\t3]"),
 ];
 
@@ -29,11 +29,11 @@ fn ours_are_githubs_and_githubs_are_ours() {
         );
     }
     let answers = ask(&questions);
-    for ((secret, body), said) in CASES.iter().zip(answers.chunks(3)) {
-        let theirs = said[0].as_str().expect("a signature is text");
+    for ((secret, body), answer) in CASES.iter().zip(answers.chunks(3)) {
+        let theirs = answer[0].as_str().expect("a signature is text");
         let secret = Secret::new(secret);
         assert_eq!(theirs, sign(&secret, body.as_bytes()));
         assert!(Secrets::new(&secret, None).unwrap().verify(body.as_bytes(), theirs));
-        assert_eq!(said[1..], [Value::Bool(true), Value::Bool(false)]);
+        assert_eq!(answer[1..], [Value::Bool(true), Value::Bool(false)]);
     }
 }

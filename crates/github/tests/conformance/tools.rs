@@ -1,6 +1,6 @@
-//! Where GitHub's packages are, and how they are asked.
+//! Finds GitHub's packages, and sends them questions.
 //!
-//! Not here: what they are asked.
+//! Not here: the questions (`signatures`, `webhooks`, `examples`).
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-const MISSING: &str = "GitHub's schemas are not there; `cargo xtask tools` installs them, once";
+const MISSING: &str = "GitHub's schemas are missing; `cargo xtask tools` installs them";
 
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance")
@@ -19,12 +19,12 @@ fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The directory that has the packages.
+/// The directory of the packages.
 pub(crate) fn home() -> PathBuf {
     variable("BULLPEN_CONFORMANCE").or_else(cached).filter(|path| path.exists()).expect(MISSING)
 }
 
-/// The one in the gate's cache that was made by this lock file.
+/// The directory in the gate's cache that belongs to this lock file.
 fn cached() -> Option<PathBuf> {
     let home = || Some(variable("HOME")?.join(".cache"));
     let tools = variable("XDG_CACHE_HOME").or_else(home)?.join("bullpen/tools");
@@ -38,7 +38,7 @@ pub(crate) fn package(path: &str) -> PathBuf {
     home().join("node_modules").join(path)
 }
 
-/// Asks all at once: starting node takes longer than answering.
+/// Asks all questions at once: starting node takes longer than answering.
 pub(crate) fn ask(questions: &[Value]) -> Vec<Value> {
     let mut node = Command::new("node")
         .arg(source().join("ask.mjs"))
@@ -46,11 +46,11 @@ pub(crate) fn ask(questions: &[Value]) -> Vec<Value> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("node is there");
+        .expect("node is installed");
     let text = serde_json::to_vec(questions).expect("questions are JSON");
-    node.stdin.take().expect("it is piped").write_all(&text).expect("it listens");
-    let output = node.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "node says why above");
+    node.stdin.take().expect("stdin is piped").write_all(&text).expect("node reads its stdin");
+    let output = node.wait_with_output().expect("node ends");
+    assert!(output.status.success(), "node failed; it printed why above");
     let answers: Vec<Value> = serde_json::from_slice(&output.stdout).expect("answers are JSON");
     assert_eq!(answers.len(), questions.len());
     answers

@@ -1,6 +1,6 @@
-//! Every webhook that the stand-in sends is as GitHub's schema says.
+//! Every webhook that the stand-in sends matches GitHub's schema.
 //!
-//! Not here: whether they are understood (`tests/loopback`).
+//! Not here: parsing them (`tests/loopback`).
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -22,23 +22,25 @@ use tokio::net::TcpListener;
 
 use crate::tools::ask;
 
-type Heard = Arc<Mutex<Vec<(String, String)>>>;
+/// Signatures and bodies, in the order of their arrival.
+type Received = Arc<Mutex<Vec<(String, String)>>>;
 
-async fn listen(listener: TcpListener, heard: Heard) {
+async fn receive(listener: TcpListener, received: Received) {
     while let Ok((stream, _)) = listener.accept().await {
-        let hear = |request: Request<Incoming>| {
-            let heard = Arc::clone(&heard);
+        let store = |request: Request<Incoming>| {
+            let received = Arc::clone(&received);
             async move {
                 let signature = request.headers()["x-hub-signature-256"].to_str();
-                let signature = signature.expect("it is text").to_owned();
-                let body = request.into_body().collect().await.expect("it is whole").to_bytes();
-                let body = String::from_utf8(body.to_vec()).expect("it is text");
-                heard.lock().expect("nobody panics with it").push((signature, body));
+                let signature = signature.expect("the signature is text").to_owned();
+                let body = request.into_body().collect().await;
+                let body = body.expect("the body is complete").to_bytes();
+                let body = String::from_utf8(body.to_vec()).expect("the body is text");
+                received.lock().expect("no handler panics").push((signature, body));
                 Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
             }
         };
         let connection = http1::Builder::new().keep_alive(false).clone();
-        let _ = connection.serve_connection(TokioIo::new(stream), service_fn(hear)).await;
+        let _ = connection.serve_connection(TokioIo::new(stream), service_fn(store)).await;
     }
 }
 
@@ -47,47 +49,48 @@ fn order() -> JobOrder {
     JobOrder { repository, labels, ..JobOrder::default() }
 }
 
-/// A call of the runners' protocol.
+/// Calls the runners' protocol.
 async fn post(url: String, session: &str, body: Value) -> Value {
     let request = Request::post(url)
         .header("authorization", format!("Bearer {session}"))
         .header("content-type", "application/json")
         .body(Full::<Bytes>::new(body.to_string().into()))
-        .expect("it is a request");
+        .expect("the request is valid");
     let http = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-    let response = http.request(request).await.expect("it answers");
+    let response = http.request(request).await.expect("the stand-in answers");
     assert!(response.status().is_success(), "{}", response.status());
-    let said = response.into_body().collect().await.expect("it is whole").to_bytes();
-    serde_json::from_slice(&said).unwrap_or_default()
+    let body = response.into_body().collect().await.expect("the body is complete").to_bytes();
+    serde_json::from_slice(&body).unwrap_or_default()
 }
 
-/// A runner comes up, starts this job and ends it.
+/// Registers a runner that starts this job and ends it.
 async fn run(stand_in: &StandIn, clock: &Arc<ManualClock>, job: u64) {
-    let scope = Scope::parse("acme").expect("it is one");
+    let scope = Scope::parse("acme").expect("the scope is valid");
     let settings = Settings::new(scope, Login::Token(Secret::new("ghp_x")), "bp-");
     let settings = Settings { base_url: stand_in.url(), ..settings };
-    let github = GitHub::new(&settings, Arc::clone(clock)).expect("settings are good");
-    let token = github.registration_token().await.expect("the weather is good");
+    let github = GitHub::new(&settings, Arc::clone(clock)).expect("the settings are valid");
+    let token = github.registration_token().await.expect("the stand-in answers");
     let runners = format!("{}/_stand-in/runners", stand_in.url());
-    let wish = json!({"token": token.token.reveal(), "name": "bp-1", "labels": ["x"]});
-    let up = post(format!("{runners}/register"), "", wish).await;
-    let session = up["session"].as_str().expect("it has one");
+    let request = json!({"token": token.token.reveal(), "name": "bp-1", "labels": ["x"]});
+    let up = post(format!("{runners}/register"), "", request).await;
+    let session = up["session"].as_str().expect("a registered runner has a session");
     let path = format!("{runners}/{}/jobs/{job}", up["runner_id"]);
     post(format!("{path}/started"), session, json!({})).await;
     post(format!("{path}/completed"), session, json!({"conclusion": "failure"})).await;
 }
 
-/// A gate, an approval, a cancellation, and a life: every action.
-async fn heard() -> Vec<(String, String)> {
-    let address = "127.0.0.1:0".parse().expect("it is an address");
+/// Plays a held job that is approved and cancelled, and a job that runs: every action occurs.
+async fn webhooks_of_two_jobs() -> Vec<(String, String)> {
+    let address = "127.0.0.1:0".parse().expect("the address is valid");
     let clock = ManualClock::new();
     let stand_in =
         StandIn::start(address, Options::new(Secret::new("ghp_x")), Arc::clone(&clock)).await;
     let stand_in = stand_in.expect("loopback has free ports");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
-    let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
-    stand_in.hook(Hook { url, secret: Secret::new("s"), runs: true }).expect("it is on loopback");
-    let heard = Heard::default();
+    let url = format!("http://{}/", listener.local_addr().expect("the listener is bound"));
+    let hook = Hook { url, secret: Secret::new("s"), runs: true };
+    stand_in.hook(hook).expect("the receiver is on loopback");
+    let received = Received::default();
     let play = async {
         let job = stand_in.submit(JobOrder { held: true, ..order() });
         assert!(stand_in.approve(job.id) && stand_in.cancel(job.id));
@@ -97,19 +100,19 @@ async fn heard() -> Vec<(String, String)> {
     };
     tokio::select! {
         () = play => {}
-        () = listen(listener, Arc::clone(&heard)) => panic!("it listens for ever"),
+        () = receive(listener, Arc::clone(&received)) => panic!("the receiver never ends"),
     }
-    std::mem::take(&mut *heard.lock().expect("nobody panics with it"))
+    std::mem::take(&mut *received.lock().expect("no handler panics"))
 }
 
 #[tokio::test]
-async fn what_is_sent_is_githubs_and_githubs_signature() {
-    let heard = heard().await;
+async fn the_stand_ins_webhooks_match_githubs_schemas_and_signature() {
+    let received = webhooks_of_two_jobs().await;
     let mut questions = Vec::new();
     let mut actions = Vec::new();
-    for (signature, text) in &heard {
+    for (signature, text) in &received {
         let body: Value = serde_json::from_str(text).unwrap();
-        let action = body["action"].as_str().expect("it says what happened").to_owned();
+        let action = body["action"].as_str().expect("the body has an action").to_owned();
         let event =
             if body.get("workflow_run").is_some() { "workflow_run" } else { "workflow_job" };
         let schema = format!("{event}${action}");
@@ -118,17 +121,17 @@ async fn what_is_sent_is_githubs_and_githubs_signature() {
             .push(json!({"ask": "verify", "secret": "s", "body": text, "signature": signature}));
         actions.push(action);
     }
-    let gated = ["requested", "waiting", "queued", "queued", "completed"];
-    assert_eq!(actions[..5], gated);
+    let held = ["requested", "waiting", "queued", "queued", "completed"];
+    assert_eq!(actions[..5], held);
     assert_eq!(actions[5..], ["requested", "queued", "in_progress", "completed"]);
-    let mut broken: Value = serde_json::from_str(&heard[1].1).unwrap();
+    let mut broken: Value = serde_json::from_str(&received[1].1).unwrap();
     broken["workflow_job"]["id"] = json!("seven");
     questions.push(json!({"ask": "validate", "schema": "workflow_job$waiting", "body": broken}));
     let answers = ask(&questions);
-    let (control, answers) = answers.split_last().expect("there are some");
-    assert_ne!(*control, json!([]), "a schema that finds nothing proves nothing");
-    for (said, action) in answers.chunks(2).zip(actions) {
-        assert_eq!(said[0], json!([]), "{action}");
-        assert_eq!(said[1], json!(true), "{action}");
+    let (control, answers) = answers.split_last().expect("there are answers");
+    assert_ne!(*control, json!([]), "the schema accepts a broken body, so the test proves nothing");
+    for (answer, action) in answers.chunks(2).zip(actions) {
+        assert_eq!(answer[0], json!([]), "{action}");
+        assert_eq!(answer[1], json!(true), "{action}");
     }
 }

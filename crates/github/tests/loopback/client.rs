@@ -1,6 +1,6 @@
-//! What the client does beyond the port: tokens and their ends, pages, names, ids, runs.
+//! Tests of the client beyond the port: tokens and their expiry, pages, names, ids, runs.
 //!
-//! Not here: bad weather (`levers`).
+//! Not here: outages and refusals (`levers`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +22,14 @@ fn denied(fault: &Fault, hint: &str) {
 }
 
 #[tokio::test]
-async fn the_installations_are_those_of_the_apps_that_answer_and_are_asked_for_anew() {
+async fn the_installations_are_current_and_of_the_apps_that_answer() {
     let world = World::new().await;
     let settings = world.settings("acme", app());
-    let stranger = App { id: "Iv1.other".to_owned(), key: key(), installation: None };
-    let more = Settings { more_apps: vec![stranger.clone()], ..settings };
+    let unknown_app = App { id: "Iv1.other".to_owned(), key: key(), installation: None };
+    let more = Settings { more_apps: vec![unknown_app.clone()], ..settings };
     let github = GitHub::new(&more, Arc::clone(&world.clock)).unwrap();
     let known = |id: u64, is_complete| Ok(Some(Installed { ids: [id].into(), is_complete }));
-    assert_eq!(github.installations().await, known(7, false), "one App cannot be asked");
+    assert_eq!(github.installations().await, known(7, false), "GitHub refuses one App");
     let alone = world.client("acme", app());
     assert_eq!(alone.installations().await, known(7, true));
     alone.list().await.unwrap();
@@ -37,15 +37,15 @@ async fn the_installations_are_those_of_the_apps_that_answer_and_are_asked_for_a
     assert_eq!(alone.installations().await, known(9, true));
     alone.list().await.unwrap();
     assert_eq!(world.client("acme", pat()).installations().await, Ok(None));
-    let first = world.client("acme", Login::App(stranger));
-    assert!(first.installations().await.is_err(), "the first App has the webhooks");
+    let first = world.client("acme", Login::App(unknown_app));
+    assert!(first.installations().await.is_err(), "the first App receives the webhooks");
 }
 
-/// GitHub shows a public App to everybody, and a private one to nobody without a credential.
+/// Without a credential, GitHub shows public Apps and hides private ones.
 #[tokio::test]
 async fn each_app_is_known_as_public_or_private_with_all_its_accounts() {
     let world = World::with(|options| {
-        let app = options.app.as_mut().expect("it knows one");
+        let app = options.app.as_mut().expect("the options have an App");
         let many = (100..250).map(|id| (id, format!("account-{id}")));
         app.installations.extend(many);
     })
@@ -54,13 +54,13 @@ async fn each_app_is_known_as_public_or_private_with_all_its_accounts() {
     let standing = github.apps().await.unwrap();
     let [one] = &standing[..] else { panic!("{standing:?}") };
     assert_eq!((one.slug.as_str(), one.is_public), ("iv1-stand-in", Some(false)));
-    assert_eq!(one.accounts.len(), 151, "those of the second page too");
+    assert_eq!(one.accounts.len(), 151, "the second page's accounts too");
     world.stand_in.pull(|levers| levers.public_apps = true);
     assert_eq!(github.apps().await.unwrap()[0].is_public, Some(true));
     assert_eq!(world.client("acme", pat()).apps().await, Ok(vec![]));
 }
 
-/// An App that serves one repository may stand beside a webhook of the whole organisation.
+/// The organisation may have a webhook of its own, wider than the App's one repository.
 #[tokio::test]
 async fn an_organisations_webhook_is_named_beside_an_app() {
     let world = World::new().await;
@@ -73,17 +73,17 @@ async fn an_organisations_webhook_is_named_beside_an_app() {
 }
 
 #[tokio::test]
-async fn an_installation_token_is_asked_for_once_and_replaced_early() {
+async fn an_installation_token_is_requested_once_and_replaced_early() {
     let world = World::new().await;
     let github = world.client("acme", app());
     github.list().await.unwrap();
     assert_eq!(world.stand_in.calls(), 3, "the installation, its token, the listing");
     world.clock.advance(54 * MINUTE);
     github.list().await.unwrap();
-    assert_eq!(world.stand_in.calls(), 4, "the token is still good");
+    assert_eq!(world.stand_in.calls(), 4, "the token is still valid");
     world.clock.advance(MINUTE);
     github.list().await.unwrap();
-    assert_eq!(world.stand_in.calls(), 6, "a new token, for the installation that is known");
+    assert_eq!(world.stand_in.calls(), 6, "a new token, for the remembered installation");
 }
 
 #[tokio::test]
@@ -107,10 +107,11 @@ async fn a_revoked_token_is_replaced_once() {
 }
 
 #[tokio::test]
-async fn an_app_that_is_unknown_or_not_installed_is_told_what_to_do() {
+async fn the_fault_of_an_unknown_or_uninstalled_app_advises_what_to_check() {
     let world = World::new().await;
-    let stranger = Login::App(App { id: "Iv1.other".to_owned(), key: key(), installation: None });
-    denied(&world.client("acme", stranger).list().await.unwrap_err(), "the App's id");
+    let unknown_app =
+        Login::App(App { id: "Iv1.other".to_owned(), key: key(), installation: None });
+    denied(&world.client("acme", unknown_app).list().await.unwrap_err(), "the App's id");
     denied(&world.client("other", app()).list().await.unwrap_err(), "App is installed");
     let wrong = Login::App(App { id: APP_ID.to_owned(), key: key(), installation: Some(8) });
     denied(&world.client("acme", wrong).list().await.unwrap_err(), "App is installed");
@@ -127,7 +128,7 @@ async fn a_jwt_from_a_wrong_clock_is_refused() {
 }
 
 #[tokio::test]
-async fn a_token_is_taken_or_refused() {
+async fn a_token_is_accepted_or_refused() {
     let world = World::with(|options| options.token = Secret::new("ghp_good")).await;
     let login = |text| Login::Token(Secret::new(text));
     assert_eq!(world.client("acme", login("ghp_good")).list().await.unwrap(), []);
@@ -155,9 +156,9 @@ async fn an_idle_runner_gives_its_name_to_a_new_jit_runner_and_a_busy_one_does_n
     let first = github.jit(&spec("bp-1", true)).await.unwrap();
     let second = github.jit(&spec("bp-1", true)).await.unwrap();
     assert_ne!(first, second);
-    let wish = |jit| Register { jit: Some(jit), ..Register::default() };
-    assert_eq!(world.register(&wish(first.config)).await.unwrap_err(), 401);
-    world.register(&wish(second.config)).await.unwrap();
+    let request = |jit| Register { jit: Some(jit), ..Register::default() };
+    assert_eq!(world.register(&request(first.config)).await.unwrap_err(), 401);
+    world.register(&request(second.config)).await.unwrap();
     world.job(&["self-hosted"]);
     let fault = github.jit(&spec("bp-1", true)).await.unwrap_err();
     assert!(matches!(&fault, Fault::Unclassified(text) if text.contains("runs a job")), "{fault}");
@@ -165,7 +166,7 @@ async fn an_idle_runner_gives_its_name_to_a_new_jit_runner_and_a_busy_one_does_n
 }
 
 #[tokio::test]
-async fn a_runner_joins_the_group_that_is_named_and_no_other() {
+async fn a_runner_joins_only_the_named_group() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     let in_group =
@@ -184,7 +185,7 @@ async fn a_runner_joins_the_group_that_is_named_and_no_other() {
 }
 
 #[tokio::test]
-async fn what_does_not_carry_the_prefix_is_not_touched_or_listed() {
+async fn a_runner_without_the_prefix_is_neither_changed_nor_listed() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     let theirs = world.runner("acme", "theirs", &["x"]).await;
@@ -194,13 +195,13 @@ async fn what_does_not_carry_the_prefix_is_not_touched_or_listed() {
     denied(&github.delete_known(&"theirs".into(), theirs.runner_id).await.unwrap_err(), "prefix");
     denied(&github.jit(&spec("theirs-too", true)).await.unwrap_err(), "prefix");
     assert_eq!(github.delete(&"theirs".into()).await, Deletion::Unavailable);
-    assert_eq!(world.stand_in.calls(), before, "GitHub was not even asked");
+    assert_eq!(world.stand_in.calls(), before, "the client called GitHub");
     let listed: Vec<u64> = github.list().await.unwrap().iter().map(|row| row.id).collect();
     assert_eq!(listed, [ours.runner_id]);
 }
 
 #[tokio::test]
-async fn a_runner_is_deleted_by_the_id_it_had_or_has() {
+async fn a_runner_is_deleted_by_its_old_or_its_new_id() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     let runner = world.runner("acme", "bp-1", &["x"]).await;
@@ -237,7 +238,7 @@ async fn runs_and_jobs_are_read_on_all_pages() {
             world.stand_in.submit(bullpen_github::stand_in::protocol::JobOrder {
                 run_id,
                 run_attempt,
-                ..order(&["nobody"])
+                ..order(&["unmatched"])
             });
         }
     }
@@ -280,7 +281,7 @@ async fn an_enterprise_server_is_reached_below_its_path() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_work_are_refused_and_nothing_shows_a_secret() {
+async fn invalid_settings_are_refused_and_nothing_shows_a_secret() {
     let world = World::new().await;
     let make = |settings: &Settings| GitHub::new(settings, Arc::clone(&world.clock));
     let good = world.settings("acme", pat());

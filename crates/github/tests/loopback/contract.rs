@@ -1,6 +1,6 @@
-//! The client passes the `Forge` contract, on the stand-in, as an App and with a token.
+//! The `Forge` contract suite for the client, on the stand-in, as an App and with a token.
 //!
-//! Not here: what the client does beyond the port.
+//! Not here: tests of the client beyond the port (`client`).
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,7 +20,7 @@ use bullpen_sim::contract::forge::ForgeHarness;
 
 use crate::world::{PREFIX, World, app, order, pat};
 
-/// Whose runners, and as whom.
+/// The scope and the login of a run of the suite.
 trait Stack {
     const SCOPE: &'static str;
     fn login() -> Login;
@@ -45,7 +45,7 @@ impl Stack for Repository {
     }
 }
 
-/// A runner that is up, its labels, and its job.
+/// A registered runner, its labels, and its job.
 struct Up {
     registered: Registered,
     labels: Vec<String>,
@@ -61,7 +61,7 @@ struct Loopback<S> {
 
 impl<S> Loopback<S> {
     fn up(&self) -> MutexGuard<'_, BTreeMap<RunnerName, Up>> {
-        self.up.lock().expect("no case panics with it")
+        self.up.lock().expect("no case panics while it holds the lock")
     }
 }
 
@@ -70,7 +70,7 @@ impl<S: Stack> Harness for Loopback<S> {
 
     fn block_on<F: Future>(case: F) -> F::Output {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("the system has room for a runtime").block_on(case)
+        runtime.expect("the system allows a runtime").block_on(case)
     }
 
     async fn fresh() -> Self {
@@ -104,7 +104,7 @@ impl<S: Stack> Harness for Loopback<S> {
 
 impl<S: Stack> ForgeHarness for Loopback<S> {
     async fn listen(&self, runner: &RunnerSpec, credential: &Credential) -> bool {
-        let wish = match credential {
+        let request = match credential {
             Credential::Jit(jit) => Register { jit: Some(jit.clone()), ..Register::default() },
             Credential::RegistrationToken(token) => Register {
                 token: Some(token.clone()),
@@ -114,7 +114,7 @@ impl<S: Stack> ForgeHarness for Loopback<S> {
                 ..Register::default()
             },
         };
-        let Ok(registered) = self.world.register(&wish).await else { return false };
+        let Ok(registered) = self.world.register(&request).await else { return false };
         let up = Up { registered, labels: runner.labels.clone(), job: None };
         self.up().insert(runner.name.clone(), up);
         true
@@ -129,13 +129,13 @@ impl<S: Stack> ForgeHarness for Loopback<S> {
         let job = self.world.stand_in.submit(order(&labels));
         assert_eq!(job.runner.as_deref(), Some(runner.as_str()));
         assert_eq!(self.world.started(&registered, job.id).await, 204);
-        self.up().get_mut(runner).expect("it is up").job = Some(job.id);
+        self.up().get_mut(runner).expect("the runner is up").job = Some(job.id);
     }
 
     async fn end_job(&self, runner: &RunnerName) {
         let (registered, job) = {
             let up = self.up();
-            (up[runner].registered.clone(), up[runner].job.expect("it has a job"))
+            (up[runner].registered.clone(), up[runner].job.expect("the runner has a job"))
         };
         assert_eq!(self.world.completed(&registered, job, "success").await, 204);
     }

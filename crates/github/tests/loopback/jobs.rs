@@ -1,4 +1,4 @@
-//! What the client does for the service: files, notices, cancelling, forks, and never too much.
+//! Tests of the port `JobForge`: files, notices, cancelling, provenance, and the budget.
 //!
 //! Not here: webhooks (`webhooks`).
 
@@ -26,72 +26,72 @@ fn notice(job: &str) -> Notice {
 }
 
 #[tokio::test]
-async fn a_file_is_read_and_what_has_not_changed_costs_nothing() {
+async fn a_file_is_read_and_an_unchanged_one_is_not_sent_again() {
     let world = World::new().await;
     let github = world.client("acme", app());
     let (repository, path) = ("acme/.github-private".into(), ".github/runs-on.yml");
     assert_eq!(github.file(&repository, path, None).await, Ok(FileRead::Absent));
     world.stand_in.put_file(repository.as_str(), path, "pools: {}\n");
     let Ok(FileRead::Read { text, tag }) = github.file(&repository, path, None).await else {
-        panic!("it is there");
+        panic!("the file exists");
     };
     assert_eq!(text, "pools: {}\n");
     let tag = tag.as_deref();
     assert_eq!(github.file(&repository, path, tag).await, Ok(FileRead::Unchanged));
     world.stand_in.put_file(repository.as_str(), path, "pools: {ä: {}}\n");
-    let again = github.file(&repository, path, tag).await.unwrap();
-    assert!(matches!(again, FileRead::Read { text, .. } if text.contains('ä')));
+    let changed = github.file(&repository, path, tag).await.unwrap();
+    assert!(matches!(changed, FileRead::Read { text, .. } if text.contains('ä')));
     let outside = github.file(&"other/app".into(), path, None).await;
-    assert_eq!(outside, Ok(FileRead::Absent), "what we may not see is not there");
+    assert_eq!(outside, Ok(FileRead::Absent), "GitHub hides files that the App may not see");
     assert!(github.file(&"acme".into(), path, None).await.is_err());
 }
 
 #[tokio::test]
-async fn an_app_says_it_by_a_check_once_for_each_job() {
+async fn an_app_posts_one_check_run_for_each_job() {
     let world = World::new().await;
     let github = world.client("acme", app());
     github.tell(&notice("1")).await.unwrap();
     world.stand_in.pull(|levers| levers.lose_answers = 0);
     github.tell(&notice("1")).await.unwrap();
     github.tell(&notice("2")).await.unwrap();
-    let said = world.stand_in.notices();
-    let jobs: Vec<_> = said.iter().filter_map(|it| it.external_id.as_deref()).collect();
+    let posted = world.stand_in.notices();
+    let jobs: Vec<_> = posted.iter().filter_map(|it| it.external_id.as_deref()).collect();
     assert_eq!(jobs, ["1", "2"]);
-    assert!(said.iter().all(|it| it.is_check && it.name == "bullpen" && it.outcome == "failure"));
-    assert_eq!(said[0].title, "No runner for build");
+    assert!(posted.iter().all(|it| it.is_check && it.name == "bullpen" && it.outcome == "failure"));
+    assert_eq!(posted[0].title, "No runner for build");
     assert_eq!(
-        said[0].text,
+        posted[0].text,
         "`build`: `` there is no pool `c1`; did you mean ci? ``\n\nWhat to do: name a pool that is \
          configured, or none, in `runs-on`, and run the job again.\n"
     );
 }
 
-/// A fork names the job, and what GitHub shows of it is read by people and as Markdown.
+/// A fork's author chooses the job's name, and GitHub renders the notice as Markdown.
 #[tokio::test]
-async fn a_name_is_shown_as_it_is_and_does_nothing_at_github() {
+async fn a_hostile_job_name_is_shown_as_plain_text() {
     let hostile = "x\n# all good\n![p](https://evil.example/p) @acme \u{1b}[2J\u{202e}`";
     let world = World::new().await;
     let notice = Notice { name: hostile.to_owned(), ..notice("1") };
     world.client("acme", app()).tell(&notice).await.unwrap();
     world.client("acme", pat()).tell(&notice).await.unwrap();
     let shown = r"x\n# all good\n![p](https://evil.example/p) @acme \u{1b}[2J\u{202e}`";
-    let said = world.stand_in.notices();
-    assert_eq!(said[0].title, format!("No runner for {shown}"));
-    assert!(said[0].text.starts_with(&format!("`` {shown} ``: ")), "{}", said[0].text);
-    let begun: String = shown.chars().take(39).collect();
-    assert!(said[1].text.starts_with(&format!("{begun}…: ")), "{}", said[1].text);
+    let posted = world.stand_in.notices();
+    assert_eq!(posted[0].title, format!("No runner for {shown}"));
+    assert!(posted[0].text.starts_with(&format!("`` {shown} ``: ")), "{}", posted[0].text);
+    let shortened: String = shown.chars().take(39).collect();
+    assert!(posted[1].text.starts_with(&format!("{shortened}…: ")), "{}", posted[1].text);
 }
 
 #[tokio::test]
-async fn a_token_says_it_by_a_status() {
+async fn a_token_posts_a_status() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     let mut long = notice("1");
     long.name = "x".repeat(300);
     github.tell(&long).await.unwrap();
-    let said = world.stand_in.notices();
-    assert!(!said[0].is_check && said[0].outcome == "error" && said[0].name == "bullpen");
-    assert!(said[0].text.contains("x…: there is no pool `c1`"), "{}", said[0].text);
+    let posted = world.stand_in.notices();
+    assert!(!posted[0].is_check && posted[0].outcome == "error" && posted[0].name == "bullpen");
+    assert!(posted[0].text.contains("x…: there is no pool `c1`"), "{}", posted[0].text);
     let path = Notice { commit: "../../x".to_owned(), ..notice("1") };
     assert!(matches!(github.tell(&path).await, Err(Fault::Denied(_))));
 }
@@ -101,9 +101,9 @@ async fn a_run_is_cancelled_and_a_later_attempt_is_left_alone() {
     let world = World::new().await;
     let github = world.client("acme", app());
     let repository = "acme/app".into();
-    let job = world.job(&["nobody"]);
+    let job = world.job(&["x"]);
     let attempt = |number| RunAttempt::new(format!("{}.{number}", job.run_id));
-    let second = JobOrder { run_id: Some(job.run_id), run_attempt: Some(2), ..order(&["nobody"]) };
+    let second = JobOrder { run_id: Some(job.run_id), run_attempt: Some(2), ..order(&["x"]) };
     github.cancel(&repository, &attempt(1)).await.unwrap();
     assert_eq!(world.stand_in.over(job.id).await.conclusion, Some(Conclusion::Cancelled));
     github.cancel(&repository, &attempt(1)).await.unwrap();
@@ -121,7 +121,7 @@ async fn a_run_is_cancelled_and_a_later_attempt_is_left_alone() {
 }
 
 #[tokio::test]
-async fn code_of_a_fork_is_known() {
+async fn the_provenance_tells_forks_and_dependabot_apart() {
     let world = World::new().await;
     let github = world.client("acme", app());
     let own = world.job(&["x"]);
@@ -143,59 +143,60 @@ async fn code_of_a_fork_is_known() {
     for seen in [Visibility::Private, Visibility::Public] {
         for (job, origin) in &expected {
             let run = RunAttempt::new(format!("{}.1", job.run_id));
-            let said = github.provenance(&"acme/app".into(), &run).await.expect("it answers");
-            assert_eq!((said.origin, said.visibility), (Some(*origin), Some(seen)));
+            let found = github.provenance(&"acme/app".into(), &run).await;
+            let found = found.expect("the stand-in answers");
+            assert_eq!((found.origin, found.visibility), (Some(*origin), Some(seen)));
         }
         world.stand_in.pull(|levers| levers.public_repositories = vec!["acme/app".to_owned()]);
     }
 }
 
-/// Four hundred jobs want a runner at once, and GitHub is as strict as it says.
+/// Four hundred jobs want a runner at once, and the stand-in enforces GitHub's points.
 #[tokio::test]
-async fn github_never_has_to_refuse() {
+async fn the_client_never_exceeds_githubs_points() {
     let world = World::new().await;
     world.stand_in.pull(|levers| levers.points_per_minute = Some(900));
     let github = world.client("acme", pat());
-    let (mut made, mut put_off) = (0, 0);
+    let (mut made, mut postponed) = (0, 0);
     while made < 400 {
         match github.credential(&spec(&format!("bp-{made}"), true)).await {
             Ok(_) => made += 1,
             Err(Fault::Throttled) => {
-                put_off += 1;
+                postponed += 1;
                 // Half of the time that points count.
                 world.clock.advance(Duration::from_secs(36));
             }
             Err(fault) => panic!("{fault}"),
         }
-        // Housekeeping is in the way and must not be.
+        // Housekeeping competes for the points and must not delay the credentials.
         let _ = github.runners().await;
     }
-    assert!(put_off > 0, "there was something to put off");
+    assert!(postponed > 0, "the budget postponed no call");
     assert_eq!(world.stand_in.limited(), 0);
 }
 
 #[tokio::test]
-async fn what_a_job_waits_for_waits_for_its_turn() {
+async fn an_urgent_call_waits_for_the_budget() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     let mut last = 0;
     while github.jit(&spec(&format!("bp-{last}"), true)).await.is_ok() {
         last += 1;
     }
-    assert_eq!(last, 180, "as many as a minute has");
+    assert_eq!(last, 180, "the points of one minute");
     // All points come back together, 72 s after they were spent.
     world.clock.advance(Duration::from_secs(60));
-    let turn = async { world.clock.advance(Duration::from_secs(12)) };
-    let wish = spec("bp-last", true);
-    let (made, ()) = join(github.jit(&wish), turn).await;
+    let advance = async { world.clock.advance(Duration::from_secs(12)) };
+    let runner = spec("bp-last", true);
+    let (made, ()) = join(github.jit(&runner), advance).await;
     made.unwrap();
 }
 
 #[tokio::test]
-async fn of_several_apps_the_one_with_the_most_left_serves() {
+async fn the_client_calls_as_the_app_with_the_most_budget() {
     let more = "Iv1.more";
     let world = World::with(|options| {
-        let known = options.app.clone().expect("it knows one");
+        let known = options.app.clone().expect("the options have an App");
         options.more_apps = vec![KnownApp {
             id: more.to_owned(),
             installations: [(8, "acme".to_owned())].into(),
@@ -217,7 +218,7 @@ async fn of_several_apps_the_one_with_the_most_left_serves() {
             *calls += 1;
         }
     }
-    assert_eq!(calls[1], 150, "housekeeping leaves a quarter of the hour to others");
-    assert_eq!(calls[0], 300, "two Apps have twice as much");
+    assert_eq!(calls[1], 150, "housekeeping leaves a quarter of the hour's calls");
+    assert_eq!(calls[0], 300, "two Apps have twice as many calls");
     assert_eq!(world.stand_in.limited(), 0);
 }

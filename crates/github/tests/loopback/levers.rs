@@ -1,6 +1,6 @@
-//! Bad weather: outages, refusals, limits, slowness, lost answers.
+//! Tests of the client with a failing GitHub: outages, refusals, limits, slowness, lost answers.
 //!
-//! Not here: good weather (`client`, `contract`).
+//! Not here: a GitHub that works (`client`, `contract`).
 
 use std::pin::pin;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::world::{TOKEN, World, pat, spec};
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn an_outage_is_unavailable_and_passes() {
+async fn the_client_reports_an_outage_and_recovers() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     for outage in [Outage::Unavailable, Outage::Drop] {
@@ -36,7 +36,7 @@ async fn an_outage_is_unavailable_and_passes() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_unavailable() {
+async fn a_stopped_server_is_unavailable() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     github.runners().await.unwrap();
@@ -47,7 +47,7 @@ async fn a_server_that_is_not_there_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_while_it_is_asked_is_unavailable() {
+async fn a_server_that_stops_during_a_call_is_unavailable() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     world.stand_in.pull(|levers| levers.slow_ms = 3_600_000);
@@ -70,7 +70,7 @@ async fn a_refused_credential_is_denied() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_silences_us_for_as_long_as_it_says() {
+async fn a_rate_limit_pauses_the_client_for_as_long_as_github_asks() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     let limit = RateLimit::Secondary { retry_after: 30 };
@@ -81,23 +81,23 @@ async fn a_rate_limit_silences_us_for_as_long_as_it_says() {
     assert_eq!(github.delete(&"bp-1".into()).await, Deletion::Unavailable);
     world.clock.advance(Duration::from_secs(15));
     assert_eq!(github.runners().await, Err(Fault::Throttled));
-    assert_eq!(world.stand_in.calls(), 1, "nothing was sent meanwhile");
-    // What a job waits for waits out the rest of it.
-    let turn = async { world.clock.advance(Duration::from_secs(1)) };
-    let (deleted, ()) = join(github.delete(&"bp-1".into()), turn).await;
+    assert_eq!(world.stand_in.calls(), 1, "the client sent nothing meanwhile");
+    // An urgent call waits for the rest of the pause.
+    let advance = async { world.clock.advance(Duration::from_secs(1)) };
+    let (deleted, ()) = join(github.delete(&"bp-1".into()), advance).await;
     assert_eq!(deleted, Deletion::NotFound);
     assert_eq!(github.runners().await, Ok(vec![]));
 }
 
 #[tokio::test]
-async fn a_spent_budget_silences_us_until_the_reset() {
+async fn a_spent_budget_pauses_the_client_until_the_reset() {
     let world = World::with(|options| options.calls_per_hour = 2).await;
     let github = world.client("acme", pat());
     github.runners().await.unwrap();
     github.runners().await.unwrap();
     assert_eq!(github.runners().await, Err(Fault::Throttled));
     assert!(matches!(github.credential(&spec("bp-1", true)).await, Err(Fault::Throttled)));
-    assert_eq!(world.stand_in.calls(), 2, "GitHub never had to refuse");
+    assert_eq!(world.stand_in.calls(), 2, "the client refused the calls itself");
     world.clock.advance(61 * MINUTE);
     assert_eq!(github.runners().await, Ok(vec![]));
     world.stand_in.pull(|levers| levers.rate_limit = Some(RateLimit::Primary));
@@ -105,38 +105,38 @@ async fn a_spent_budget_silences_us_until_the_reset() {
 }
 
 #[tokio::test]
-async fn a_slow_answer_is_given_up_by_the_clock() {
+async fn a_slow_call_times_out() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     world.stand_in.pull(|levers| levers.slow_ms = 3_600_000);
-    let turn = async {
+    let advance = async {
         world.stand_in.called(1).await;
         world.clock.advance(CALL_TIMEOUT);
     };
-    let (listed, ()) = join(github.runners(), turn).await;
+    let (listed, ()) = join(github.runners(), advance).await;
     assert!(matches!(listed, Err(Fault::Unavailable(_))));
 }
 
 #[tokio::test]
-async fn a_method_of_many_calls_is_given_up_by_the_clock() {
+async fn a_method_of_many_calls_times_out() {
     let world = World::new().await;
     for number in 0..750 {
         world.runner("acme", &format!("bp-{number}"), &["x"]).await;
     }
     let github = world.client("acme", pat());
     let before = world.stand_in.calls();
-    // Every page takes just less than a call may.
+    // Every page takes just less than a call's time limit.
     let slow = CALL_TIMEOUT.saturating_sub(Duration::from_secs(1));
     let slow_ms = u64::try_from(slow.as_millis()).unwrap();
     world.stand_in.pull(|levers| levers.slow_ms = slow_ms);
-    let turning = async {
+    let advancing = async {
         for page in 1.. {
             world.stand_in.called(before + page).await;
             world.clock.advance(slow);
         }
     };
-    let Either::Left((listed, _)) = select(pin!(github.runners()), pin!(turning)).await else {
-        panic!("the clock never stops");
+    let Either::Left((listed, _)) = select(pin!(github.runners()), pin!(advancing)).await else {
+        panic!("the loop never ends");
     };
     assert!(matches!(listed, Err(Fault::Unavailable(_))));
     let pages = METHOD_TIMEOUT.as_secs().div_ceil(slow.as_secs());
@@ -144,20 +144,20 @@ async fn a_method_of_many_calls_is_given_up_by_the_clock() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_not_asked_for_again_behind_the_callers_back() {
+async fn a_call_whose_answer_was_lost_is_not_retried() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     github.runners().await.unwrap();
     world.stand_in.pull(|levers| levers.lose_answers = 1);
     assert!(matches!(github.credential(&spec("bp-1", true)).await, Err(Fault::Unavailable(_))));
     assert_eq!(world.stand_in.calls(), 2);
-    assert_eq!(world.stand_in.runners().len(), 1, "it had its effect");
+    assert_eq!(world.stand_in.runners().len(), 1, "the call had its effect");
     github.credential(&spec("bp-1", true)).await.expect("the second replaces the first");
     assert_eq!(world.stand_in.runners().len(), 1);
 }
 
 #[tokio::test]
-async fn a_deletion_whose_answer_was_lost_finds_nothing_the_next_time() {
+async fn after_a_deletion_whose_answer_was_lost_the_runner_is_not_found() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     let runner = world.runner("acme", "bp-1", &["x"]).await;
@@ -171,7 +171,7 @@ async fn a_deletion_whose_answer_was_lost_finds_nothing_the_next_time() {
 }
 
 #[tokio::test]
-async fn levers_are_pulled_over_http_as_well_and_reach_runners() {
+async fn levers_can_be_pulled_over_http_and_affect_runners() {
     let world = World::new().await;
     let runner = world.runner("acme", "bp-1", &["x"]).await;
     let levers = json!({"outage": "unavailable"});
@@ -189,7 +189,7 @@ async fn levers_are_pulled_over_http_as_well_and_reach_runners() {
 }
 
 #[tokio::test]
-async fn every_answer_is_counted_by_what_was_asked() {
+async fn every_answer_is_counted_by_request_and_status() {
     let world = World::new().await;
     let github = world.client("acme/app", pat());
     github.credential(&spec("bp-1", true)).await.unwrap();

@@ -1,6 +1,6 @@
-//! The client and the stand-in against each other, over loopback, on a clock that is turned by hand.
+//! Tests of the client against the stand-in, over loopback, on a clock that the tests advance.
 //!
-//! Not here: anything that leaves this machine.
+//! Not here: calls to github.com.
 
 mod client;
 mod contract;

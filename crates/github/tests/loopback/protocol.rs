@@ -1,6 +1,7 @@
-//! The stand-in as runner programs and tests see it, and its likeness to GitHub.
+//! Tests of the stand-in: its protocol for runner programs, its interface for tests, and its
+//! likeness to GitHub.
 //!
-//! Not here: the client.
+//! Not here: tests of the client (`client`, `jobs`, `levers`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +19,17 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 async fn jit(world: &World, name: &str) -> Registered {
     let made = world.client("acme", pat()).jit(&spec(name, true)).await;
-    let config = made.expect("the weather is good").config;
-    let wish = Register { jit: Some(config), ..Register::default() };
-    world.register(&wish).await.expect("the configuration is fresh")
+    let config = made.expect("the stand-in answers").config;
+    let request = Register { jit: Some(config), ..Register::default() };
+    world.register(&request).await.expect("the configuration is unused")
 }
 
 fn runner_of(world: &World, job: u64) -> Option<String> {
-    world.stand_in.job(job).expect("it was queued").runner
+    world.stand_in.job(job).expect("the job was queued").runner
 }
 
 #[tokio::test]
-async fn a_waiting_runner_hears_of_a_job_and_runs_it() {
+async fn a_waiting_runner_gets_a_job_and_runs_it() {
     let world = World::new().await;
     let runner = world.runner("acme", "bp-1", &["self-hosted", "X"]).await;
     let submit = async {
@@ -40,19 +41,19 @@ async fn a_waiting_runner_hears_of_a_job_and_runs_it() {
     let ((status, message), job) = join(world.message(&runner, 50), submit).await;
     assert_eq!((status, &message["kind"]), (200, &json!("job")));
     assert_eq!((&message["job"], &message["script"]), (&json!(job.id), &json!("echo hello")));
-    assert_eq!(world.message(&runner, 0).await.0, 200, "it is told again until it starts");
+    assert_eq!(world.message(&runner, 0).await.0, 200, "the message repeats until the job starts");
     assert_eq!(world.started(&runner, job.id).await, 204);
-    assert_eq!(world.started(&runner, job.id).await, 204, "its first answer may have been lost");
+    assert_eq!(world.started(&runner, job.id).await, 204, "the first answer may have been lost");
     assert_eq!(world.message(&runner, 0).await.0, 204);
     let (done, over) =
         join(world.completed(&runner, job.id, "success"), world.stand_in.over(job.id)).await;
     assert_eq!((done, over.conclusion), (204, Some(Conclusion::Success)));
     assert_eq!(world.completed(&runner, job.id, "failure").await, 409);
-    assert!(world.stand_in.runners()[0].online, "it is there for the next one");
+    assert!(world.stand_in.runners()[0].online, "the runner stays for the next job");
 }
 
 #[tokio::test]
-async fn a_runner_for_one_job_is_gone_with_it() {
+async fn a_runner_for_one_job_disappears_when_the_job_ends() {
     let world = World::new().await;
     let runner = jit(&world, "bp-1").await;
     let job = world.job(&["self-hosted"]);
@@ -63,31 +64,32 @@ async fn a_runner_for_one_job_is_gone_with_it() {
 }
 
 #[tokio::test]
-async fn a_deleted_runner_is_told_so_while_it_waits() {
+async fn a_waiting_runner_learns_that_it_was_deleted() {
     let world = World::new().await;
     let runner = world.runner("acme", "bp-1", &["x"]).await;
     let path = format!("/orgs/acme/actions/runners/{}", runner.runner_id);
-    let (told, deleted) = join(world.message(&runner, 50), world.rest("DELETE", &path, None)).await;
-    assert_eq!((deleted.0, told.0), (204, 410));
+    let (message, deleted) =
+        join(world.message(&runner, 50), world.rest("DELETE", &path, None)).await;
+    assert_eq!((deleted.0, message.0), (204, 410));
     assert_eq!(world.rest("DELETE", &path, None).await.0, 404);
 }
 
 #[tokio::test]
-async fn a_wait_ends_with_nothing() {
+async fn a_wait_without_a_job_ends_empty() {
     let world = World::new().await;
     let runner = world.runner("acme", "bp-1", &["x"]).await;
-    let turn = async {
+    let advance = async {
         while !world.stand_in.runners()[0].waiting {
             tokio::task::yield_now().await;
         }
         world.clock.advance(Duration::from_secs(50));
     };
-    let ((status, body), ()) = join(world.message(&runner, 50), turn).await;
+    let ((status, body), ()) = join(world.message(&runner, 50), advance).await;
     assert_eq!((status, body), (204, Value::Null));
 }
 
 #[tokio::test]
-async fn a_runner_that_hangs_up_is_offline_after_a_while() {
+async fn a_runner_that_disconnects_goes_offline_later() {
     let world = World::new().await;
     let runner = world.runner("acme", "bp-1", &["x"]).await;
     let waiting = async |wanted: bool| {
@@ -112,7 +114,7 @@ async fn any_runner_with_the_labels_may_get_the_job() {
     world.runner("acme", "bp-ab", &["A", "b"]).await;
     world.runner("acme", "bp-a", &["a"]).await;
     let stolen = world.job(&["a"]);
-    assert_eq!(stolen.runner.as_deref(), Some("bp-ab"), "meant for those who want both");
+    assert_eq!(stolen.runner.as_deref(), Some("bp-ab"), "a runner meant for jobs with both labels");
     let both = world.job(&["a", "b"]);
     assert_eq!(both.runner, None);
     assert_eq!(world.job(&["a"]).runner.as_deref(), Some("bp-a"));
@@ -121,15 +123,15 @@ async fn any_runner_with_the_labels_may_get_the_job() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_not_started_goes_to_another() {
+async fn a_job_that_its_runner_does_not_start_goes_to_another() {
     let world = World::new().await;
-    let deaf = world.runner("acme", "bp-1", &["x"]).await;
+    let silent = world.runner("acme", "bp-1", &["x"]).await;
     let job = world.job(&["x"]);
     assert_eq!(job.runner.as_deref(), Some("bp-1"));
     world.clock.advance(MINUTE);
     world.runner("acme", "bp-2", &["x"]).await;
     assert_eq!(runner_of(&world, job.id).as_deref(), Some("bp-2"));
-    assert_eq!(world.started(&deaf, job.id).await, 409);
+    assert_eq!(world.started(&silent, job.id).await, 409);
     assert!(!world.stand_in.runners()[0].online);
 }
 
@@ -154,11 +156,11 @@ async fn a_running_job_ends_with_its_runner() {
 }
 
 #[tokio::test]
-async fn a_cancelled_job_ends_or_its_runner_is_told() {
+async fn a_cancelled_job_ends_or_its_runner_gets_a_message() {
     let world = World::new().await;
     let queued = world.job(&["x"]);
     assert!(world.stand_in.cancel(queued.id));
-    assert!(!world.stand_in.cancel(queued.id), "it is over");
+    assert!(!world.stand_in.cancel(queued.id), "the job has ended");
     let runner = world.runner("acme", "bp-1", &["x"]).await;
     let job = world.job(&["x"]);
     world.started(&runner, job.id).await;
@@ -171,21 +173,21 @@ async fn a_cancelled_job_ends_or_its_runner_is_told() {
 }
 
 #[tokio::test]
-async fn tokens_are_good_for_what_they_are_for() {
+async fn a_token_is_valid_only_for_its_purpose() {
     let world = World::new().await;
     let github = world.client("acme", pat());
     let registration = github.registration_token().await.unwrap().token;
     let removal = github.removal_token().await.unwrap().token;
-    let wish = |token: &bullpen_core::mailbox::Secret| Register {
+    let request = |token: &bullpen_core::mailbox::Secret| Register {
         token: Some(token.clone()),
         name: "bp-1".to_owned(),
         labels: vec!["x".to_owned()],
         ..Register::default()
     };
-    assert_eq!(world.register(&wish(&removal)).await.unwrap_err(), 401);
-    let runner = world.register(&wish(&registration)).await.unwrap();
-    assert_eq!(world.register(&wish(&registration)).await.unwrap_err(), 409);
-    let replace = Register { replace: true, ..wish(&registration) };
+    assert_eq!(world.register(&request(&removal)).await.unwrap_err(), 401);
+    let runner = world.register(&request(&registration)).await.unwrap();
+    assert_eq!(world.register(&request(&registration)).await.unwrap_err(), 409);
+    let replace = Register { replace: true, ..request(&registration) };
     let second = world.register(&replace).await.unwrap();
     assert_eq!(world.message(&runner, 0).await.0, 410);
     let path = format!("/runners/{}/remove", second.runner_id);
@@ -194,7 +196,7 @@ async fn tokens_are_good_for_what_they_are_for() {
         assert_eq!(world.ask("POST", &path, "", Some(body)).await.0, status);
     }
     world.clock.advance(60 * MINUTE);
-    assert_eq!(world.register(&wish(&registration)).await.unwrap_err(), 401);
+    assert_eq!(world.register(&request(&registration)).await.unwrap_err(), 401);
 }
 
 #[tokio::test]
@@ -242,10 +244,10 @@ async fn answers_look_like_githubs() {
     let bad = json!({"name": "bp-2", "runner_group_id": 1, "labels": []});
     let path = "/orgs/acme/actions/runners/generate-jitconfig";
     assert_eq!(world.rest("POST", path, Some(bad)).await.0, 422);
-    let nobody = Request::builder().header("user-agent", "test");
-    assert_eq!(world.raw(nobody, "/orgs/acme/actions/runners", None).await.0, 401);
-    let nameless = Request::builder().header("authorization", format!("Bearer {TOKEN}"));
-    assert_eq!(world.raw(nameless, "/orgs/acme/actions/runners", None).await.0, 403);
+    let anonymous = Request::builder().header("user-agent", "test");
+    assert_eq!(world.raw(anonymous, "/orgs/acme/actions/runners", None).await.0, 401);
+    let without_agent = Request::builder().header("authorization", format!("Bearer {TOKEN}"));
+    assert_eq!(world.raw(without_agent, "/orgs/acme/actions/runners", None).await.0, 403);
 }
 
 #[tokio::test]
@@ -269,8 +271,8 @@ async fn pages_are_linked_as_githubs() {
 #[tokio::test]
 async fn jobs_are_queued_and_awaited_over_http() {
     let world = World::new().await;
-    let wish = json!({"repository": "acme/app", "labels": ["x"], "script": "true"});
-    let (status, job) = world.ask("POST", "/jobs", TOKEN, Some(wish)).await;
+    let order = json!({"repository": "acme/app", "labels": ["x"], "script": "true"});
+    let (status, job) = world.ask("POST", "/jobs", TOKEN, Some(order)).await;
     assert_eq!((status, &job["status"]), (201, &json!("queued")));
     let path = format!("/jobs/{}", job["id"]);
     assert_eq!(world.ask("GET", &path, TOKEN, None).await.1["status"], "queued");
@@ -286,7 +288,7 @@ async fn jobs_are_queued_and_awaited_over_http() {
 }
 
 #[tokio::test]
-async fn only_this_machine_and_no_web_page_of_it_is_served() {
+async fn other_machines_and_web_pages_are_refused() {
     let world = World::new().await;
     let anywhere = "0.0.0.0:0".parse().unwrap();
     let refused =
@@ -300,7 +302,7 @@ async fn only_this_machine_and_no_web_page_of_it_is_served() {
     assert_eq!(world.stand_in.jobs(), []);
 }
 
-/// A process of another user of this machine can reach the port, and has only what it can guess.
+/// A process of another user of this machine can reach the port, but has to guess the credentials.
 #[tokio::test]
 async fn a_stranger_on_this_machine_is_refused_everything() {
     let world = World::new().await;
@@ -343,17 +345,18 @@ async fn a_stranger_on_this_machine_is_refused_everything() {
     assert_eq!(world.stand_in.jobs(), []);
 }
 
-/// What runner programs are given opens nothing else, and cannot be made from what came before.
+/// A runner's credentials are valid for nothing else, and earlier ones do not predict later ones.
 #[tokio::test]
-async fn what_it_hands_out_is_of_one_use_and_cannot_be_guessed() {
+async fn credentials_of_runners_serve_one_purpose_and_cannot_be_guessed() {
     let world = World::new().await;
     let runner = world.runner("acme", "bp-1", &["x"]).await;
     let session = runner.session.reveal();
     assert_eq!(world.ask("GET", "/jobs", session, None).await.0, 401);
     let other = World::with(|options| options.token = Secret::new("another")).await;
     let client = other.client("acme", bullpen_github::Login::Token(Secret::new("another")));
-    let theirs = client.registration_token().await.expect("the weather is good").token;
-    let ours = world.client("acme", pat()).registration_token().await.expect("it is good").token;
-    assert_ne!(theirs, ours, "the same calls of another process");
+    let theirs = client.registration_token().await.expect("the stand-in answers").token;
+    let ours = world.client("acme", pat()).registration_token().await;
+    let ours = ours.expect("the stand-in answers").token;
+    assert_ne!(theirs, ours, "another process made the same calls");
     assert!(ours.reveal().len() > 40, "as long as a digest");
 }

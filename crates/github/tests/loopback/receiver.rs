@@ -1,4 +1,4 @@
-//! A receiver of webhooks: the door's verdicts on real requests, and a row that merges their facts.
+//! A receiver of webhooks: it judges real requests, and merges their facts into job rows.
 //!
 //! Not here: tests.
 
@@ -27,11 +27,11 @@ pub(crate) const SECRET: &str = "for webhooks";
 #[derive(Default)]
 struct Received {
     events: Vec<JobEvent>,
-    /// So many are answered badly first, as if their row could not be stored.
-    broken: u32,
+    /// How many webhooks to answer with 503 first, as if their row could not be stored.
+    failures_left: u32,
 }
 
-/// It ends when it is dropped.
+/// A running receiver; dropping it stops it.
 pub(crate) struct Receiver {
     pub(crate) url: String,
     received: Arc<Mutex<Received>>,
@@ -41,7 +41,8 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
-        let url = format!("http://{}/webhook", listener.local_addr().expect("it is bound"));
+        let address = listener.local_addr().expect("the listener is bound");
+        let url = format!("http://{address}/webhook");
         let received = Arc::new(Mutex::new(Received::default()));
         #[expect(clippy::disallowed_methods, reason = "the receiver holds the task and ends it")]
         let task = tokio::spawn(serve(listener, Arc::clone(&received)));
@@ -53,7 +54,7 @@ impl Receiver {
     }
 
     pub(crate) fn fail(&self, count: u32) {
-        self.received.lock().expect("no handler panics").broken = count;
+        self.received.lock().expect("no handler panics").failures_left = count;
     }
 
     pub(crate) fn events(&self) -> Vec<JobEvent> {
@@ -64,14 +65,14 @@ impl Receiver {
         self.events().into_iter().map(|event| event.action).collect()
     }
 
-    /// The rows that these events make.
+    /// The job rows that result from the events.
     pub(crate) fn rows(&self, now: Timestamp) -> BTreeMap<JobId, Job> {
         let limits = Limits::DEFAULT;
         let mut rows: BTreeMap<JobId, Job> = BTreeMap::new();
         for JobEvent { fact, .. } in self.events() {
             let row = match rows.remove(&fact.job) {
                 None => Job::first(&fact, now, &limits),
-                Some(row) => row.learn(&fact, now, &limits).expect("it is its row"),
+                Some(row) => row.learn(&fact, now, &limits).expect("the row is of this job"),
             };
             rows.insert(fact.job.clone(), row);
         }
@@ -88,7 +89,7 @@ impl Drop for Receiver {
 async fn serve(listener: TcpListener, received: Arc<Mutex<Received>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let service = service_fn(|request| answer(request, &received));
-        // One connection at a time is what the stand-in needs.
+        // The stand-in uses one connection at a time.
         let builder = http1::Builder::new().keep_alive(false).clone();
         let _ = builder.serve_connection(TokioIo::new(stream), service).await;
     }
@@ -98,25 +99,25 @@ async fn answer(
     request: Request<Incoming>,
     received: &Mutex<Received>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let secrets = Secrets::new(&Secret::new(SECRET), None).expect("it is not empty");
+    let secrets = Secrets::new(&Secret::new(SECRET), None).expect("the secret is not empty");
     let (parts, body) = request.into_parts();
     let head = WebhookHead::of(&parts.headers);
     assert_eq!(admit(&head), Ok(()));
-    let body = body.collect().await.expect("it is whole").to_bytes();
+    let body = body.collect().await.expect("the body is complete").to_bytes();
     let verdict = judge(&head, &body, &secrets);
     let mut received = received.lock().expect("no handler panics");
     let status = match verdict {
-        _ if received.broken > 0 => {
-            received.broken -= 1;
+        _ if received.failures_left > 0 => {
+            received.failures_left -= 1;
             503
         }
         Verdict::Accepted(Event::Job(event)) => {
             received.events.push(*event);
             DONE
         }
-        other => other.status().expect("only jobs have none"),
+        other => other.status().expect("only a job's verdict has no status"),
     };
     let mut response = Response::new(Full::default());
-    *response.status_mut() = hyper::StatusCode::from_u16(status).expect("it is one");
+    *response.status_mut() = hyper::StatusCode::from_u16(status).expect("the status is valid");
     Ok(response)
 }

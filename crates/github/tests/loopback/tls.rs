@@ -1,8 +1,8 @@
-//! A server of your own, with a certificate of your own: trusted if it was said so, else refused.
+//! Test of a server with a private certificate: the client trusts it only if its settings say so.
 //!
 //! The certificates were made for these tests; the authority's key was thrown away.
 //!
-//! Not here: certificates that everybody trusts, which only GitHub itself can show.
+//! Not here: publicly trusted certificates, which only github.com has.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,33 +22,34 @@ const SERVER: &str = include_str!("../../fixtures/test-server.pem");
 const SERVER_KEY: &str = include_str!("../../fixtures/test-server-key.pem");
 
 fn acceptor() -> TlsAcceptor {
-    let certificate = CertificateDer::from_pem_slice(SERVER.as_bytes()).expect("it is one");
-    let key = PrivateKeyDer::from_pem_slice(SERVER_KEY.as_bytes()).expect("it is one");
+    let certificate = CertificateDer::from_pem_slice(SERVER.as_bytes());
+    let certificate = certificate.expect("the fixture is a certificate");
+    let key = PrivateKeyDer::from_pem_slice(SERVER_KEY.as_bytes()).expect("the fixture is a key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("ring knows them")
+        .expect("ring supports the default versions")
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)
-        .expect("they belong together");
+        .expect("the key is the certificate's");
     TlsAcceptor::from(Arc::new(config))
 }
 
-/// TLS in front of the stand-in, one connection at a time.
-async fn front(listener: TcpListener, world: &World) {
+/// A TLS proxy in front of the stand-in, for one connection at a time.
+async fn tls_proxy(listener: TcpListener, world: &World) {
     let acceptor = acceptor();
     loop {
         let (stream, _) = listener.accept().await.expect("loopback works");
         let Ok(mut stream) = acceptor.accept(stream).await else { continue };
-        let behind = TcpStream::connect(world.stand_in.address()).await;
-        let mut behind = behind.expect("the stand-in is up");
-        // Either side may hang up as it likes.
-        let _ = tokio::io::copy_bidirectional(&mut stream, &mut behind).await;
+        let upstream = TcpStream::connect(world.stand_in.address()).await;
+        let mut upstream = upstream.expect("the stand-in is up");
+        // Either side may close the connection at any time.
+        let _ = tokio::io::copy_bidirectional(&mut stream, &mut upstream).await;
     }
 }
 
 #[tokio::test]
-async fn a_certificate_of_your_own_is_trusted_only_if_it_was_said_so() {
+async fn a_private_certificate_is_trusted_only_if_the_settings_say_so() {
     let world = World::new().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("https://{}", listener.local_addr().unwrap());
@@ -60,9 +61,9 @@ async fn a_certificate_of_your_own_is_trusted_only_if_it_was_said_so() {
     };
     let work = async {
         assert!(matches!(client(None).list().await, Err(Fault::Unavailable(_))));
-        assert_eq!(world.stand_in.calls(), 0, "no credential went there");
+        assert_eq!(world.stand_in.calls(), 0, "the client sent no credential");
         assert_eq!(client(Some(AUTHORITY)).list().await, Ok(vec![]));
     };
-    let (work, front) = (pin!(work), pin!(front(listener, &world)));
-    assert!(matches!(select(work, front).await, Either::Left(_)));
+    let (work, proxy) = (pin!(work), pin!(tls_proxy(listener, &world)));
+    assert!(matches!(select(work, proxy).await, Either::Left(_)));
 }

@@ -1,6 +1,6 @@
-//! Webhooks from the stand-in to the door: signed, in order, and in every disorder.
+//! Tests of webhooks from the stand-in to a receiver: signed, in order, out of order, lost.
 //!
-//! Not here: the door's own rules (`webhook::tests`).
+//! Not here: the rules of verifying and parsing (`webhook::tests`).
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use serde_json::json;
 use crate::receiver::Receiver;
 use crate::world::{TOKEN, World, app, order, pat};
 
-async fn stage() -> (World, Receiver) {
+async fn world_and_receiver() -> (World, Receiver) {
     let (world, receiver) = (World::new().await, Receiver::start().await);
-    world.stand_in.hook(receiver.hook()).expect("it is on loopback");
+    world.stand_in.hook(receiver.hook()).expect("the receiver is on loopback");
     (world, receiver)
 }
 
-/// A job runs from its order to its end.
-async fn whole_life(world: &World) -> JobId {
+/// Submits a job, and plays its runner until the job has ended.
+async fn run_a_job(world: &World) -> JobId {
     let runner = world.runner("acme", "bp-1", &["x"]).await;
     let job = world.job(&["x"]);
     assert_eq!(world.started(&runner, job.id).await, 204);
@@ -32,13 +32,13 @@ async fn whole_life(world: &World) -> JobId {
 }
 
 fn row(receiver: &Receiver, world: &World, job: &JobId) -> Job {
-    receiver.rows(world.clock.now()).remove(job).expect("something was heard of it")
+    receiver.rows(world.clock.now()).remove(job).expect("the receiver got a webhook of the job")
 }
 
 #[tokio::test]
-async fn a_life_is_announced_signed_and_in_order() {
-    let (world, receiver) = stage().await;
-    let job = whole_life(&world).await;
+async fn a_jobs_webhooks_are_signed_and_in_order() {
+    let (world, receiver) = world_and_receiver().await;
+    let job = run_a_job(&world).await;
     world.stand_in.webhooks_sent().await;
     assert_eq!(receiver.actions(), ["queued", "in_progress", "completed"]);
     assert_eq!(world.stand_in.webhook_answers(), [204; 3]);
@@ -48,28 +48,28 @@ async fn a_life_is_announced_signed_and_in_order() {
 }
 
 #[tokio::test]
-async fn every_disorder_makes_the_same_row() {
-    let (world, receiver) = stage().await;
-    let job = whole_life(&world).await;
+async fn webhooks_make_the_same_row_in_any_order() {
+    let (world, receiver) = world_and_receiver().await;
+    let job = run_a_job(&world).await;
     world.stand_in.webhooks_sent().await;
-    let orderly = row(&receiver, &world, &job);
+    let expected = row(&receiver, &world, &job);
     for (double, newest_first) in [(true, false), (false, true), (true, true)] {
-        let (world, receiver) = stage().await;
+        let (world, receiver) = world_and_receiver().await;
         let held = WebhookLevers { hold: true, double, newest_first, ..WebhookLevers::default() };
         world.stand_in.pull(|levers| levers.webhooks = held);
-        let job = whole_life(&world).await;
+        let job = run_a_job(&world).await;
         world.stand_in.pull(|levers| levers.webhooks.hold = false);
         world.stand_in.webhooks_sent().await;
         let actions = receiver.actions();
         assert_eq!(actions.len(), if double { 6 } else { 3 });
         assert_eq!(actions[0] == "completed", newest_first, "{actions:?}");
-        assert_eq!(row(&receiver, &world, &job), orderly);
+        assert_eq!(row(&receiver, &world, &job), expected);
     }
 }
 
 #[tokio::test]
-async fn what_is_lost_for_ever_is_found_by_asking() {
-    let (world, receiver) = stage().await;
+async fn a_search_finds_a_job_whose_webhook_was_lost() {
+    let (world, receiver) = world_and_receiver().await;
     let github = world.client("acme", app());
     world.stand_in.pull(|levers| levers.webhooks.lose = 1);
     let job = world.job(&["x"]);
@@ -81,17 +81,17 @@ async fn what_is_lost_for_ever_is_found_by_asking() {
     assert_eq!(found[0].job.as_str(), job.id.to_string());
     let row = Job::first(&found[0], world.clock.now(), &Limits::DEFAULT);
     assert!(matches!(row.state, JobState::Waiting { .. }), "{row:?}");
-    let again = JobForge::job(&github, &repository, &found[0].job).await.unwrap();
-    assert_eq!(again, found[0]);
+    let read = JobForge::job(&github, &repository, &found[0].job).await.unwrap();
+    assert_eq!(read, found[0]);
 }
 
 #[tokio::test]
-async fn what_was_not_answered_well_is_sent_again_only_when_somebody_asks() {
-    let (world, receiver) = stage().await;
+async fn a_failed_delivery_is_repeated_only_on_request() {
+    let (world, receiver) = world_and_receiver().await;
     let github = world.client("acme", app());
     let began = world.clock.now();
     receiver.fail(2);
-    let job = whole_life(&world).await;
+    let job = run_a_job(&world).await;
     world.stand_in.webhooks_sent().await;
     assert_eq!(world.stand_in.webhook_answers(), [503, 503, 204]);
     let lost = github.lost_deliveries(began).await.unwrap();
@@ -100,24 +100,24 @@ async fn what_was_not_answered_well_is_sent_again_only_when_somebody_asks() {
         github.redeliver(delivery).await.unwrap();
     }
     world.stand_in.webhooks_sent().await;
-    assert_eq!(github.lost_deliveries(began).await.unwrap(), [], "each arrived by some attempt");
+    assert_eq!(github.lost_deliveries(began).await.unwrap(), [], "the second attempts arrived");
     let guids: Vec<_> = receiver.events().into_iter().filter_map(|it| it.delivery).collect();
-    assert!(lost.iter().all(|it| guids.contains(&it.guid)), "the same ids: {guids:?}");
+    assert!(lost.iter().all(|it| guids.contains(&it.guid)), "the ids differ: {guids:?}");
     assert_eq!(row(&receiver, &world, &job).known.phase(), JobPhase::Completed);
     let later = world.clock.now().after(Duration::from_secs(1));
     assert_eq!(github.lost_deliveries(later).await.unwrap(), []);
-    let stranger = world.client("acme", pat());
-    assert_eq!(stranger.lost_deliveries(began).await.unwrap(), [], "no App, no deliveries");
-    assert!(stranger.redeliver(&lost[0]).await.is_err());
+    let by_token = world.client("acme", pat());
+    assert_eq!(by_token.lost_deliveries(began).await.unwrap(), [], "only an App has deliveries");
+    assert!(by_token.redeliver(&lost[0]).await.is_err());
 }
 
 #[tokio::test]
 async fn deliveries_are_read_on_all_pages() {
-    let (world, receiver) = stage().await;
+    let (world, receiver) = world_and_receiver().await;
     let github = world.client("acme", app());
     receiver.fail(u32::MAX);
     for _ in 0..250 {
-        world.job(&["nobody"]);
+        world.job(&["x"]);
     }
     world.stand_in.webhooks_sent().await;
     let lost = github.lost_deliveries(world.clock.now()).await.unwrap();
@@ -125,8 +125,8 @@ async fn deliveries_are_read_on_all_pages() {
 }
 
 #[tokio::test]
-async fn webhooks_come_late_and_a_receiver_that_is_away_is_noted() {
-    let (world, receiver) = stage().await;
+async fn webhooks_can_be_late_and_a_missing_receiver_counts_as_502() {
+    let (world, receiver) = world_and_receiver().await;
     world.stand_in.pull(|levers| levers.webhooks.delay_ms = 60_000);
     world.job(&["x"]);
     world.clock.advance(Duration::from_secs(59));
@@ -143,18 +143,19 @@ async fn webhooks_come_late_and_a_receiver_that_is_away_is_noted() {
 }
 
 #[tokio::test]
-async fn a_gate_is_announced_as_queued_and_says_that_it_waits() {
-    let (world, receiver) = stage().await;
+async fn a_held_job_is_announced_as_queued_with_the_status_waiting() {
+    let (world, receiver) = world_and_receiver().await;
     let runner = world.runner("acme", "bp-1", &["x"]).await;
     let job = world.stand_in.submit(JobOrder { held: true, ..order(&["x"]) });
     world.stand_in.webhooks_sent().await;
     assert_eq!(receiver.actions(), ["waiting", "queued"]);
     let id = JobId::new(job.id.to_string());
-    assert_eq!(row(&receiver, &world, &id).state, JobState::Dormant, "nothing is launched for it");
-    assert_eq!(world.message(&runner, 0).await.0, 204, "and no runner gets it");
+    let state = row(&receiver, &world, &id).state;
+    assert_eq!(state, JobState::Dormant, "the service launches nothing for it");
+    assert_eq!(world.message(&runner, 0).await.0, 204, "no runner gets it");
     let path = format!("/jobs/{}/approve", job.id);
     assert_eq!(world.ask("POST", &path, TOKEN, None).await.0, 202);
-    assert!(!world.stand_in.approve(job.id), "once");
+    assert!(!world.stand_in.approve(job.id), "a second approval fails");
     world.stand_in.webhooks_sent().await;
     assert_eq!(receiver.actions(), ["waiting", "queued", "queued"]);
     assert!(matches!(row(&receiver, &world, &id).state, JobState::Waiting { .. }));
@@ -163,8 +164,8 @@ async fn a_gate_is_announced_as_queued_and_says_that_it_waits() {
 
 #[tokio::test]
 async fn a_cancelled_job_never_had_a_runner() {
-    let (world, receiver) = stage().await;
-    let job = world.job(&["nobody"]);
+    let (world, receiver) = world_and_receiver().await;
+    let job = world.job(&["x"]);
     assert!(world.stand_in.cancel(job.id));
     world.stand_in.webhooks_sent().await;
     assert_eq!(receiver.actions(), ["queued", "completed"]);
@@ -172,10 +173,10 @@ async fn a_cancelled_job_never_had_a_runner() {
     assert_eq!((row.known.runner(), row.held()), (None, None));
 }
 
-/// GitHub gives a job to any runner that has its labels: here to the one made for another.
+/// GitHub gives a job to any runner that has its labels: here to the runner made for another job.
 #[tokio::test]
 async fn a_stolen_runner_is_seen_in_the_rows() {
-    let (world, receiver) = stage().await;
+    let (world, receiver) = world_and_receiver().await;
     let (first, second) = (world.job(&["x"]), world.job(&["x"]));
     let for_second = world.runner("acme", &format!("bp-{}-0", second.id), &["x", "y"]).await;
     assert_eq!(world.started(&for_second, first.id).await, 204);

@@ -1,4 +1,4 @@
-//! A stand-in, a clock, clients, and a hand that speaks HTTP.
+//! The test setup: a stand-in, a clock, clients, and plain HTTP calls.
 //!
 //! Not here: tests.
 
@@ -24,7 +24,7 @@ pub(crate) const TOKEN: &str = "ghp_for-tests";
 pub(crate) const PREFIX: &str = "bp-";
 const APP_KEY: &str = include_str!("../../fixtures/test-app-key.pem");
 
-/// A fresh world: nothing in it but an App, installed on `acme`.
+/// A fresh stand-in with nothing but an App, installed on `acme`.
 pub(crate) struct World {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) stand_in: StandIn,
@@ -57,23 +57,23 @@ impl World {
         };
         let mut options = Options { app: Some(app), ..Options::new(Secret::new(TOKEN)) };
         change(&mut options);
-        let address = "127.0.0.1:0".parse().expect("it is an address");
+        let address = "127.0.0.1:0".parse().expect("the address is valid");
         let stand_in = StandIn::start(address, options, Arc::clone(&clock)).await;
         let http = Client::builder(TokioExecutor::new()).build_http();
         Self { clock, stand_in: stand_in.expect("loopback has free ports"), http }
     }
 
     pub(crate) fn settings(&self, scope: &str, login: Login) -> Settings {
-        let scope = Scope::parse(scope).expect("tests name real scopes");
+        let scope = Scope::parse(scope).expect("tests name valid scopes");
         Settings { base_url: self.stand_in.url(), ..Settings::new(scope, login, PREFIX) }
     }
 
     pub(crate) fn client(&self, scope: &str, login: Login) -> GitHub<ManualClock> {
         GitHub::new(&self.settings(scope, login), Arc::clone(&self.clock))
-            .expect("settings are good")
+            .expect("the settings are valid")
     }
 
-    /// A call by hand: its status, headers and body.
+    /// Sends a request; returns the answer's status, headers and body.
     pub(crate) async fn raw(
         &self,
         request: hyper::http::request::Builder,
@@ -85,7 +85,7 @@ impl World {
             request = request.header("content-type", "application/json");
         }
         let body = body.map(|body| body.to_string()).unwrap_or_default();
-        let request = request.body(Full::new(body.into())).expect("tests build good requests");
+        let request = request.body(Full::new(body.into())).expect("tests build valid requests");
         let response = self.http.request(request).await.expect("the stand-in answers");
         let (parts, body) = response.into_parts();
         let body = body.collect().await.expect("the answer is whole").to_bytes();
@@ -97,7 +97,7 @@ impl World {
         (parts.status.as_u16(), parts.headers, body)
     }
 
-    /// A call of the runners' protocol, or of a test's hands.
+    /// Calls the runners' protocol, or the stand-in's interface for tests.
     pub(crate) async fn ask(
         &self,
         method: &str,
@@ -111,7 +111,7 @@ impl World {
         (status, body)
     }
 
-    /// A call of GitHub's interface, by hand.
+    /// Calls GitHub's REST interface without the client.
     pub(crate) async fn rest(
         &self,
         method: &str,
@@ -123,25 +123,25 @@ impl World {
         self.raw(request, path, body).await
     }
 
-    pub(crate) async fn register(&self, wish: &Register) -> Result<Registered, u16> {
-        let body = serde_json::to_value(wish).expect("it is JSON");
+    pub(crate) async fn register(&self, request: &Register) -> Result<Registered, u16> {
+        let body = serde_json::to_value(request).expect("the request serializes");
         match self.ask("POST", "/runners/register", "", Some(body)).await {
-            (201, body) => Ok(serde_json::from_value(body).expect("it has the shape it says")),
+            (201, body) => Ok(serde_json::from_value(body).expect("the answer is a Registered")),
             (status, _) => Err(status),
         }
     }
 
-    /// A runner with these labels comes up by a registration token of its scope.
+    /// Registers a runner with these labels by a registration token of its scope.
     pub(crate) async fn runner(&self, scope: &str, name: &str, labels: &[&str]) -> Registered {
         let token =
-            self.client(scope, pat()).registration_token().await.expect("the weather is good");
-        let wish = Register {
+            self.client(scope, pat()).registration_token().await.expect("the stand-in answers");
+        let request = Register {
             token: Some(token.token),
             name: name.to_owned(),
             labels: labels.iter().map(|&label| label.to_owned()).collect(),
             ..Register::default()
         };
-        self.register(&wish).await.expect("the token is fresh")
+        self.register(&request).await.expect("the token is valid")
     }
 
     pub(crate) async fn message(&self, runner: &Registered, wait: u64) -> (u16, Value) {

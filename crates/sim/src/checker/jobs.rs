@@ -22,7 +22,7 @@ use crate::model::job_forge::SeenJob;
 
 /// How long after its deadline a job may still wait for a runner or for a notice to its author: a
 /// job without webhooks is found late, and GitHub may be down when the notice is due.
-const TOLD_WITHIN: Duration = Duration::from_secs(45 * 60);
+const NOTICE_WITHIN: Duration = Duration::from_secs(45 * 60);
 /// How long after a job's end its row may still be open: the service asks GitHub every quarter of
 /// an hour, and GitHub may be down then.
 const ENDED_WITHIN: Duration = Duration::from_secs(45 * 60);
@@ -155,7 +155,7 @@ impl JobChecks {
         if let Some(Job { state: JobState::Ended { end: End::Failed(reason), debts, .. }, .. }) =
             row
             && !debts.tell
-            && !seen.told
+            && !seen.has_notice
         {
             let code = reason.code();
             return wrong(
@@ -168,8 +168,8 @@ impl JobChecks {
             let (job, is) = (&seen.job, row.map_or("", |job| job.state.name().as_str()));
             return wrong(None, format!("job {job} has ended, and its row is still {is}"));
         }
-        let waits = matches!(seen.said, ReportedStatus::Queued { .. }) && !seen.told;
-        if waits && now.since(seen.queued) > view.limits.job_deadline + TOLD_WITHIN {
+        let waits = matches!(seen.said, ReportedStatus::Queued { .. }) && !seen.has_notice;
+        if waits && now.since(seen.queued) > view.limits.job_deadline + NOTICE_WITHIN {
             let is = row.map_or("not there", |job| job.state.name().as_str());
             let (job, since) = (&seen.job, seen.queued);
             return wrong(None, format!("job {job} waits since {since}; its row is {is}"));

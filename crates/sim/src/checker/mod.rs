@@ -53,8 +53,8 @@ use jobs::JobChecks;
 use one_owner::Tenures;
 use pace::Pace;
 use protected::Condemned;
+pub use requests::ProvisionOutcome;
 use requests::Requests;
-pub use requests::Told;
 use trust::{Code, Traces};
 use view::View;
 
@@ -180,7 +180,7 @@ impl Checker {
     }
 
     /// Adds a ceiling that holds from now on, beside the world's own.
-    pub fn holds(&self, ceiling: Ceiling) {
+    pub fn add_ceiling(&self, ceiling: Ceiling) {
         self.inner().view.ceilings.push(ceiling);
     }
 
@@ -223,17 +223,17 @@ impl Checker {
 
     /// A provision is cancelled: its process now decides for the whole request.
     pub fn is_cancelled(&self, process: &str, owner: &Owner) {
-        self.inner().requests.speaks_now(process, owner);
+        self.inner().requests.decides_now(process, owner);
     }
 
     /// A provision has ended with this result for its caller.
-    pub fn provision_ends(&self, world: &World, process: &str, told: &Told) {
+    pub fn provision_ends(&self, world: &World, process: &str, outcome: &ProvisionOutcome) {
         let connected: BTreeMap<_, _> = world.outside.forge().listeners().into_iter().collect();
         let now = world.outside.clock().true_now();
         self.judge(|inner| {
             inner.deserted();
-            inner.history.keep(&format!("{now} {process} ends: {told:?}"));
-            inner.requests.provision_ends(&inner.view, &connected, process, told, now)
+            inner.history.keep(&format!("{now} {process} ends: {outcome:?}"));
+            inner.requests.provision_ends(&inner.view, &connected, process, outcome, now)
         });
     }
 
@@ -363,8 +363,8 @@ impl Inner {
         after: &Record,
         by: &str,
     ) -> Result<(), Violation> {
-        let speaks_for = |owner: &Owner| self.requests.is_newest(by, owner);
-        self.tenures.written(speaks_for, before, after, by)?;
+        let decides_for = |owner: &Owner| self.requests.is_newest(by, owner);
+        self.tenures.written(decides_for, before, after, by)?;
         if !after.state.is_live() {
             conservation::buried(&self.view, &after.id)?;
         }

@@ -31,10 +31,10 @@ struct Tenure {
 
 impl Tenures {
     /// Judges whether a fenced process wrote, and records which processes are fenced from now on. A
-    /// process that `speaks_for` the owner may take any machine of the owner.
+    /// process that `decides_for` the owner may take any machine of the owner.
     pub(super) fn written(
         &mut self,
-        speaks_for: impl Fn(&Owner) -> bool,
+        decides_for: impl Fn(&Owner) -> bool,
         before: Option<&Record>,
         after: &Record,
         by: &str,
@@ -55,7 +55,7 @@ impl Tenures {
         } else if let Some(tenure) = tenures.get(by)
             && tenure.is_fenced
             && !is_renewal(before, after)
-            && before.and_then(|before| before.state.owner()).is_some_and(|it| !speaks_for(it))
+            && before.and_then(|before| before.state.owner()).is_some_and(|it| !decides_for(it))
         {
             let what = format!("{by} was fenced after generation {}, and wrote", tenure.generation);
             return wrong(&after.id, what);

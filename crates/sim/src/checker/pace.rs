@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_has_what_a_command_leaves_and_its_processes_have_it_together() {
+    fn replicas_share_the_rate_that_a_command_leaves() {
         let (mut pace, one, other) = (Pace::default(), Arc::from("one"), Arc::from("other"));
         let long = 200_000;
         for time in [0, long] {

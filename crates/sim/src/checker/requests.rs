@@ -28,7 +28,7 @@ const KEPT_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// A provision's result as its caller sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ProvisionOutcome {
     /// The request has these runners.
     Fulfilled(Vec<InstanceId>),
     /// The request has none, and no other process provisions for it.
@@ -112,7 +112,7 @@ impl Requests {
     }
 
     /// From now on this process decides for the request.
-    pub(super) fn speaks_now(&mut self, process: &str, owner: &Owner) {
+    pub(super) fn decides_now(&mut self, process: &str, owner: &Owner) {
         if let Some(asked) = self.all.get_mut(owner) {
             process.clone_into(&mut asked.newest);
         }
@@ -129,22 +129,22 @@ impl Requests {
         view: &View,
         connected: &BTreeMap<InstanceId, String>,
         process: &str,
-        told: &Told,
+        outcome: &ProvisionOutcome,
         now: Timestamp,
     ) -> Result<(), Violation> {
         let Some((owner, deadline)) = self.open.remove(process) else { return Ok(()) };
         let is_alone = !self.open.values().any(|(other, _)| *other == owner);
         if let Some(asked) = self.all.get_mut(&owner) {
-            asked.is_fulfilled |= matches!(told, Told::Fulfilled(_));
+            asked.is_fulfilled |= matches!(outcome, ProvisionOutcome::Fulfilled(_));
         }
         // The runners of another process of the request stay.
         let has_nothing = self.all.get(&owner).is_some_and(|asked| !asked.is_fulfilled);
-        if *told == Told::Failed && is_alone && has_nothing {
+        if *outcome == ProvisionOutcome::Failed && is_alone && has_nothing {
             self.is_done(&owner, now);
         }
         in_time(&owner, process, deadline, now)?;
-        match (told, self.all.get(&owner)) {
-            (Told::Fulfilled(runners), Some(asked)) if is_alone => {
+        match (outcome, self.all.get(&owner)) {
+            (ProvisionOutcome::Fulfilled(runners), Some(asked)) if is_alone => {
                 has_runners(view, connected, &owner, asked, runners)
             }
             _ => Ok(()),

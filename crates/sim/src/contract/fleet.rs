@@ -23,19 +23,19 @@ macro_rules! fleet_contract {
             $harness,
             fleet,
             [
-                a_launch_brings_what_was_asked_for,
+                a_launch_brings_the_requested_machines,
                 a_launch_is_made_once_per_intent,
                 a_launch_whose_answer_was_lost_is_made_once,
                 a_launch_may_bring_less_and_never_more,
                 machines_are_listed_with_their_tags,
-                describing_leaves_out_what_is_not_there,
+                describing_leaves_out_unknown_machines,
                 a_machine_runs_stops_and_starts_again,
                 starting_answers_for_each_machine,
                 ending_is_final_and_can_be_asked_twice,
-                ending_what_is_unknown_is_no_error,
+                ending_an_unknown_machine_is_no_error,
                 tags_are_shown_and_the_last_one_counts,
                 a_machine_keeps_its_tags_while_it_is_stopped,
-                tagging_what_is_unknown_is_no_error,
+                tagging_an_unknown_machine_is_no_error,
             ]
         );
     };
@@ -91,7 +91,7 @@ async fn listed<H: FleetHarness>(harness: &H) -> Vec<Machine> {
 }
 
 /// A launch brings the requested number of machines, each with its own id.
-pub async fn a_launch_brings_what_was_asked_for<H: FleetHarness>(harness: H) {
+pub async fn a_launch_brings_the_requested_machines<H: FleetHarness>(harness: H) {
     let machines = launch(&harness, "intent-1", 3).await;
     assert_eq!(ids(&machines).len(), 3);
     for machine in &machines {
@@ -166,7 +166,7 @@ pub async fn machines_are_listed_with_their_tags<H: FleetHarness>(harness: H) {
 }
 
 /// Unknown ids are absent from the answer and cause no error.
-pub async fn describing_leaves_out_what_is_not_there<H: FleetHarness>(harness: H) {
+pub async fn describing_leaves_out_unknown_machines<H: FleetHarness>(harness: H) {
     let machines = launch(&harness, "intent-1", 2).await;
     harness.settle().await;
     let asked = [machines[1].id.clone(), InstanceId::new("i-00000000000000000")];
@@ -227,7 +227,7 @@ pub async fn ending_is_final_and_can_be_asked_twice<H: FleetHarness>(harness: H)
 }
 
 /// An unknown id causes no error, and the known ids of the same call are terminated.
-pub async fn ending_what_is_unknown_is_no_error<H: FleetHarness>(harness: H) {
+pub async fn ending_an_unknown_machine_is_no_error<H: FleetHarness>(harness: H) {
     let id = launch(&harness, "intent-1", 1).await.remove(0).id;
     let unknown = InstanceId::new("i-00000000000000000");
     answered(harness.port().terminate(std::slice::from_ref(&unknown)).await);
@@ -289,7 +289,7 @@ pub async fn a_machine_keeps_its_tags_while_it_is_stopped<H: FleetHarness>(harne
 }
 
 /// An unknown or gone id causes no error, and the other ids of the same call are tagged.
-pub async fn tagging_what_is_unknown_is_no_error<H: FleetHarness>(harness: H) {
+pub async fn tagging_an_unknown_machine_is_no_error<H: FleetHarness>(harness: H) {
     let fleet = harness.port();
     let machines = launch(&harness, "intent-1", 2).await;
     let (ended, kept) = (machines[0].id.clone(), machines[1].id.clone());

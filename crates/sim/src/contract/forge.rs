@@ -22,7 +22,7 @@ macro_rules! forge_contract {
                 an_unknown_runner_is_not_found,
                 an_idle_runner_is_deleted_once,
                 a_busy_runner_is_left_as_it_is,
-                runners_are_listed_with_what_they_do,
+                runners_are_listed_with_their_states,
                 a_credential_can_be_had_again_under_the_same_name,
                 a_runner_that_was_deleted_cannot_come_back_by_its_old_credential,
             ]
@@ -97,7 +97,7 @@ pub async fn a_busy_runner_is_left_as_it_is<H: ForgeHarness>(harness: H) {
 
 /// Listings show every runner of the stack, more than a page of them, each as online and as busy as
 /// it is.
-pub async fn runners_are_listed_with_what_they_do<H: ForgeHarness>(harness: H) {
+pub async fn runners_are_listed_with_their_states<H: ForgeHarness>(harness: H) {
     let mut names = Vec::new();
     for number in 0..120 {
         names.push(listening(&harness, &format!("r-{number}"), false).await);

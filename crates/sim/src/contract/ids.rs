@@ -21,7 +21,7 @@ macro_rules! ids_contract {
 }
 
 /// No two processes ever get the same claim id, stop operation or label bits.
-#[expect(clippy::unused_async, reason = "a case is awaited, whatever it does")]
+#[expect(clippy::unused_async, reason = "the suite's macro awaits every case")]
 pub async fn no_id_is_given_twice<H: Harness<Port: Ids>>(harness: H) {
     const EACH: usize = 1_000;
     let other = harness.another_process();
@@ -37,7 +37,7 @@ pub async fn no_id_is_given_twice<H: Harness<Port: Ids>>(harness: H) {
 }
 
 /// A process always has the same holder id, and no other process has it.
-#[expect(clippy::unused_async, reason = "a case is awaited, whatever it does")]
+#[expect(clippy::unused_async, reason = "the suite's macro awaits every case")]
 pub async fn a_process_is_one_holder<H: Harness<Port: Ids>>(harness: H) {
     let other = harness.another_process();
     assert_eq!(harness.port().holder(), harness.port().holder());
@@ -45,7 +45,7 @@ pub async fn a_process_is_one_holder<H: Harness<Port: Ids>>(harness: H) {
 }
 
 /// Jitter stays below its bound, and varies.
-#[expect(clippy::unused_async, reason = "a case is awaited, whatever it does")]
+#[expect(clippy::unused_async, reason = "the suite's macro awaits every case")]
 pub async fn jitter_stays_below_its_bound<H: Harness<Port: Ids>>(harness: H) {
     let ids = harness.port();
     let drawn: BTreeSet<u64> = (0..1_000).map(|_| ids.jitter(10)).collect();

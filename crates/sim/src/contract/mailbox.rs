@@ -40,7 +40,7 @@ macro_rules! mailbox_contract {
                 a_batch_of_orders_is_accepted_one_by_one,
                 only_a_newer_order_is_stored,
                 a_drain_becomes_a_stop_and_never_the_reverse,
-                a_withdrawal_never_erases_what_was_assigned,
+                a_withdrawal_never_erases_the_last_assignment,
                 a_stalled_claimer_cannot_overwrite_a_newer_assignment,
                 of_many_orders_at_once_the_newest_remains,
                 an_order_whose_answer_was_lost_is_settled_by_reading,
@@ -54,7 +54,7 @@ macro_rules! mailbox_contract {
                 reports_come_in_the_order_they_were_asked_for,
                 what_is_no_report_is_unreadable_for_its_own_machine_alone,
                 a_hostile_machine_reports_only_for_itself,
-                an_agent_goes_on_beside_what_was_forged,
+                an_agent_reports_on_beside_a_forgery,
                 mailboxes_are_apart,
                 a_wait_ends_when_an_order_comes,
                 a_wait_ends_when_a_report_comes,
@@ -205,7 +205,7 @@ pub async fn a_drain_becomes_a_stop_and_never_the_reverse<H: Harness<Port: Mailb
 }
 
 /// The inbox remembers the last assignment over any number of withdrawals.
-pub async fn a_withdrawal_never_erases_what_was_assigned<H: Harness<Port: Mailbox>>(harness: H) {
+pub async fn a_withdrawal_never_erases_the_last_assignment<H: Harness<Port: Mailbox>>(harness: H) {
     let mailbox = harness.port();
     let first = won(mailbox.post(&key(), &withdrawn(1, WithdrawalMode::Drain)).await);
     assert_eq!(first.assigned, Generation(0), "no generation was assigned");
@@ -502,7 +502,7 @@ pub async fn a_hostile_machine_reports_only_for_itself<H: MailboxHarness>(harnes
 }
 
 /// With any forged report an agent's own calls are answered, and so are orders to it.
-pub async fn an_agent_goes_on_beside_what_was_forged<H: MailboxHarness>(harness: H) {
+pub async fn an_agent_reports_on_beside_a_forgery<H: MailboxHarness>(harness: H) {
     let mailbox = harness.port();
     for (number, (what, forgery)) in (0..).zip(forgeries()) {
         harness.forge_report(&key(), &forgery).await;

@@ -1,8 +1,8 @@
 //! A simulated machine: one boot, on which the production agent runs over a simulated host.
 //!
 //! When an agent process dies, the next one starts and finds its predecessor's state (`host`,
-//! `runner`). A process that hangs is not polled for a while, or never again; its listener goes on.
-//! The agent is told to beat once in an hour: the mailbox's model computes the beats in between
+//! `runner`). A process that hangs is not polled for a while, or never again; its listener runs on.
+//! The agent beats only once in an hour: the mailbox's model computes the beats in between
 //! ([`crate::model::mailbox`]).
 //!
 //! Not here: the agent (`bullpen-agent`), or the cloud ([`crate::model::fleet`]).
@@ -93,7 +93,7 @@ impl Machine {
         };
         self.host.program.die();
         let Some(world) = self.world.upgrade() else { return };
-        world.outside.mailbox().falls_silent(&self.facts.mailbox);
+        world.outside.mailbox().stop_beats(&self.facts.mailbox);
         if powered_off {
             world.happened("machine switched itself off");
             world.outside.fleet().power_off(&self.facts.id);
@@ -120,7 +120,7 @@ impl Machine {
             number += 1;
             let wire = world.wire(&format!("{} {number}", self.name), world.climate().agents);
             let ended = self.process(&world, &wire, life).await;
-            world.outside.mailbox().falls_silent(&self.facts.mailbox);
+            world.outside.mailbox().stop_beats(&self.facts.mailbox);
             world.retire(&wire);
             if ended.is_some() {
                 // The watchdog switches the machine off.
@@ -142,14 +142,14 @@ impl Machine {
         let clock = world.outside.clock().for_process(wire.clone(), self.skew);
         let mailbox = world.outside.mailbox();
         let agents = mailbox.for_agent(wire.clone(), clock.clone(), world.limits.heartbeat);
-        let orientation = self.orientation(&world.limits);
-        let (agent, interrupter) = Agent::new(agents, clock, self.host.clone(), orientation);
+        let task = self.task(&world.limits);
+        let (agent, interrupter) = Agent::new(agents, clock, self.host.clone(), task);
         let mut mishap = self.draw_mishap(world, wire);
         let mut agent = pin!(agent.polling(SELDOM).live());
         let began = world.outside.clock().elapsed();
         let mut noticed = false;
         loop {
-            let strikes = self.strikes(mishap.as_ref(), began, world);
+            let is_due = self.mishap_is_due(mishap.as_ref(), began, world);
             tokio::select! {
                 biased;
                 () = wire.died() => return None,
@@ -159,7 +159,7 @@ impl Machine {
                     continue;
                 }
                 ending = &mut agent => return Some(ending),
-                () = strikes => {}
+                () = is_due => {}
             }
             let temper = world.climate().temper;
             match mishap.take() {
@@ -176,7 +176,7 @@ impl Machine {
     }
 
     /// Returns at the time of the mishap.
-    async fn strikes(&self, mishap: Option<&Mishap>, began: Duration, world: &World) {
+    async fn mishap_is_due(&self, mishap: Option<&Mishap>, began: Duration, world: &World) {
         match mishap {
             None => pending().await,
             Some(Mishap::Dies { after } | Mishap::Hangs { after: Since::Beginning(after), .. }) => {
@@ -192,14 +192,14 @@ impl Machine {
     /// Hangs the process: it is not polled meanwhile.
     async fn hang(&self, world: &World, length: Option<Duration>) {
         let (mailbox, key) = (world.outside.mailbox(), &self.facts.mailbox);
-        mailbox.hangs(key);
+        mailbox.pause_beats(key);
         let Some(length) = length else {
             world.happened("agent hung for ever");
             return pending().await;
         };
         world.happened("agent hung");
         pass(length).await;
-        mailbox.goes_on(key);
+        mailbox.resume_beats(key);
         world.outside.forge().excuse(&self.facts.id);
     }
 
@@ -227,7 +227,7 @@ impl Machine {
         }
     }
 
-    fn orientation(&self, limits: &Limits) -> AgentTask {
+    fn task(&self, limits: &Limits) -> AgentTask {
         let step = Step {
             name: String::from("warm-up"),
             program: PathBuf::new(),

@@ -1,7 +1,7 @@
 //! A model of the runner program on one machine: it registers at the model GitHub, listens,
 //! receives jobs, and ends.
 //!
-//! It goes on without the agent that started it: a registration continues when its agent is gone,
+//! It runs on without the agent that started it: a registration continues when its agent is gone,
 //! and a listener outlives its agent. Both end by [`Runner::end`], by [`Runner::find`], or with the
 //! machine ([`Program::die`]). An *era* is the time between two such ends; effects of an earlier
 //! era are ignored.
@@ -24,7 +24,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::clock::pass;
 use crate::dice::Dice;
 use crate::model::ForgeModel;
-use crate::model::forge::{ListenerPort, ListenerWord};
+use crate::model::forge::{ListenerMessage, ListenerPort};
 use crate::wire::detach;
 use crate::world::World;
 
@@ -44,7 +44,8 @@ pub(super) struct Program {
     world: Weak<World>,
     dice: Dice,
     state: Mutex<State>,
-    said: Notify,
+    /// A new event was added for the agent.
+    news: Notify,
     registering: Notify,
     /// This program, for its detached tasks.
     me: Weak<Program>,
@@ -59,7 +60,8 @@ struct State {
     registered: Option<RunnerName>,
     /// The running listener.
     listener: Option<Listener>,
-    heard: VecDeque<Observed>,
+    /// The events that the agent has not observed yet.
+    observed: VecDeque<Observed>,
     /// The run of the last job; every new agent receives it.
     ran: Option<RanJob>,
 }
@@ -78,7 +80,7 @@ impl Program {
             world: Arc::downgrade(world),
             dice,
             state: Mutex::default(),
-            said: Notify::new(),
+            news: Notify::new(),
             registering: Notify::new(),
             me: me.clone(),
         })
@@ -93,7 +95,7 @@ impl Program {
         self.registering.notified().await;
     }
 
-    async fn takes(&self, most_millis: u64) {
+    async fn take_up_to(&self, most_millis: u64) {
         let most = Duration::from_millis(most_millis);
         pass(self.dice.between(most / 10, most)).await;
     }
@@ -115,7 +117,7 @@ impl Program {
         let (listener, file) = {
             let mut state = self.state();
             state.era += 1;
-            state.heard.clear();
+            state.observed.clear();
             (state.listener.take(), state.file.clone())
         };
         let Some(listener) = listener else { return };
@@ -128,13 +130,13 @@ impl Program {
         }
     }
 
-    fn says(&self, seen: Observed) {
-        self.state().heard.push_back(seen);
-        self.said.notify_one();
+    fn report(&self, seen: Observed) {
+        self.state().observed.push_back(seen);
+        self.news.notify_one();
     }
 
     /// The listener exits.
-    fn exits(&self, why: Option<ListenerRefusal>) {
+    fn exit(&self, why: Option<ListenerRefusal>) {
         let gone = self.state().listener.take();
         if let Some(listener) = gone {
             // A listener whose registration was deleted is not excused: it did not leave by itself.
@@ -143,38 +145,38 @@ impl Program {
                 _ => self.forge.leave(&listener.runner, &self.machine),
             }
             if let Some(refused) = why {
-                self.says(Observed::Trouble(refused));
+                self.report(Observed::Trouble(refused));
             }
-            self.says(Observed::Ended { code: Some(1) });
+            self.report(Observed::Ended { code: Some(1) });
         }
     }
 
-    /// Whether this era is the current one.
-    fn is_now(&self, era: u64) -> bool {
+    /// Whether this is the current era.
+    fn is_current(&self, era: u64) -> bool {
         self.state().era == era
     }
 
     /// Connects a started listener; it retries while GitHub is down.
     async fn connect(self: Arc<Self>, era: u64, runner: RunnerName) {
-        self.takes(2_000).await;
+        self.take_up_to(2_000).await;
         loop {
-            if !self.is_now(era) {
+            if !self.is_current(era) {
                 return;
             }
             let port: Arc<dyn ListenerPort> = self.clone();
             match self.forge.listen(&runner, &self.machine, &port) {
                 Ok(true) => break,
                 Ok(false) => {
-                    self.exits(Some(ListenerRefusal::here("the registration was deleted")));
+                    self.exit(Some(ListenerRefusal::here("the registration was deleted")));
                     return;
                 }
                 Err(fault) => {
                     let refused = ListenerRefusal { detail: fault.to_string(), systemic: true };
                     if self.dice.chance(300) {
-                        self.exits(Some(refused));
+                        self.exit(Some(refused));
                         return;
                     }
-                    self.says(Observed::Trouble(refused));
+                    self.report(Observed::Trouble(refused));
                 }
             }
             pass(RECONNECT).await;
@@ -193,13 +195,13 @@ impl Program {
         pass(self.dice.between(Duration::ZERO, MISHAP_WITHIN)).await;
         let Some(world) = self.world.upgrade() else { return };
         let now = world.climate().temper;
-        if !self.is_now(era) || self.state().listener.is_none() {
+        if !self.is_current(era) || self.state().listener.is_none() {
             return;
         }
         if exits && now.exits > 0 {
             let is_busy = self.forge.job(runner).is_some();
             world.happened(if is_busy { "listener exited with a job" } else { "listener exited" });
-            self.exits(None);
+            self.exit(None);
         } else if forgotten && now.forgotten > 0 && self.forge.forget(runner, &self.machine) {
             world.happened("listener forgotten");
         }
@@ -207,32 +209,32 @@ impl Program {
 }
 
 impl ListenerPort for Program {
-    fn hear(&self, word: ListenerWord) {
-        match word {
-            ListenerWord::Connected => {
+    fn receive(&self, message: ListenerMessage) {
+        match message {
+            ListenerMessage::Connected => {
                 if let Some(listener) = &mut self.state().listener {
                     listener.listening = true;
                 }
-                self.says(Observed::Listening { id: None });
+                self.report(Observed::Listening { id: None });
             }
-            ListenerWord::JobOf(ran) => {
+            ListenerMessage::JobOf(ran) => {
                 self.state().ran = Some(ran.clone());
-                self.says(Observed::JobOf(ran));
+                self.report(Observed::JobOf(ran));
             }
-            ListenerWord::JobStarted(job) => {
-                self.says(Observed::JobStarted { name: job.to_string() });
+            ListenerMessage::JobStarted(job) => {
+                self.report(Observed::JobStarted { name: job.to_string() });
             }
-            ListenerWord::JobFinished(job) => self.says(Observed::JobFinished {
+            ListenerMessage::JobFinished(job) => self.report(Observed::JobFinished {
                 name: job.to_string(),
                 result: String::from("Succeeded"),
             }),
-            ListenerWord::Served => {
+            ListenerMessage::Served => {
                 if self.state().listener.take().is_some() {
-                    self.says(Observed::Ended { code: Some(0) });
+                    self.report(Observed::Ended { code: Some(0) });
                 }
             }
-            ListenerWord::Removed => {
-                self.exits(Some(ListenerRefusal::here("the registration was deleted")));
+            ListenerMessage::Removed => {
+                self.exit(Some(ListenerRefusal::here("the registration was deleted")));
             }
         }
     }
@@ -240,12 +242,12 @@ impl ListenerPort for Program {
 
 impl Runner for Program {
     async fn find(&self) -> io::Result<LeftListener> {
-        self.takes(100).await;
+        self.take_up_to(100).await;
         let mut state = self.state();
-        state.heard.clear();
-        let recalled = state.ran.clone().map(Observed::JobOf);
-        state.heard.extend(recalled);
-        self.said.notify_one();
+        state.observed.clear();
+        let last_run = state.ran.clone().map(Observed::JobOf);
+        state.observed.extend(last_run);
+        self.news.notify_one();
         let Some(assignment) = state.file.clone() else {
             state.era += 1;
             return Ok(LeftListener::Nothing);
@@ -269,7 +271,7 @@ impl Runner for Program {
         let (era, to) = (self.state().era, to.clone());
         detach(async move {
             pass(takes).await;
-            if program.is_now(era) {
+            if program.is_current(era) {
                 // A JIT configuration's runner is known to GitHub already.
                 let done = if let Some(Credential::Jit(_)) = &to.credential {
                     Ok(())
@@ -296,7 +298,7 @@ impl Runner for Program {
         let runner = to.runner.clone();
         let era = {
             let mut state = self.state();
-            state.heard.clear();
+            state.observed.clear();
             state.file = Some(Assignment { credential: None, ..to.clone() });
             state.listener = Some(Listener { runner: runner.clone(), listening: false });
             state.era
@@ -306,28 +308,28 @@ impl Runner for Program {
     }
 
     async fn adopt(&self, to: &Assignment) -> io::Result<()> {
-        self.takes(20).await;
+        self.take_up_to(20).await;
         self.state().file = Some(Assignment { credential: None, ..to.clone() });
         Ok(())
     }
 
     async fn observe(&self) -> Observed {
         loop {
-            if let Some(seen) = self.state().heard.pop_front() {
+            if let Some(seen) = self.state().observed.pop_front() {
                 return seen;
             }
-            self.said.notified().await;
+            self.news.notified().await;
         }
     }
 
     async fn end(&self, unless_busy: bool) -> io::Result<EndOutcome> {
-        self.takes(300).await;
+        self.take_up_to(300).await;
         let runner = self.state().listener.as_ref().map(|listener| listener.runner.clone());
         if unless_busy && runner.is_some_and(|runner| self.forge.job(&runner).is_some()) {
             return Ok(EndOutcome::Busy);
         }
         self.kill();
-        self.takes(1_000).await;
+        self.take_up_to(1_000).await;
         Ok(EndOutcome::Gone)
     }
 
@@ -335,19 +337,19 @@ impl Runner for Program {
         let listener = {
             let mut state = self.state();
             state.era += 1;
-            state.heard.clear();
+            state.observed.clear();
             state.listener.take()
         };
         if let Some(listener) = listener {
             // The job was a stranger's: ending it is no mistake of our code.
             self.forge.leave(&listener.runner, &self.machine);
         }
-        self.takes(300).await;
+        self.take_up_to(300).await;
         Ok(())
     }
 
     async fn deregister(&self, _: &Secret) -> Result<(), ListenerRefusal> {
-        self.takes(1_000).await;
+        self.take_up_to(1_000).await;
         let Some(runner) = self.state().registered.clone() else { return Ok(()) };
         match self.forge.remove(&runner) {
             Deletion::Deleted | Deletion::NotFound => Ok(()),
@@ -359,7 +361,7 @@ impl Runner for Program {
     }
 
     async fn clean(&self) -> io::Result<()> {
-        self.takes(1_000).await;
+        self.take_up_to(1_000).await;
         let mut state = self.state();
         state.file = None;
         state.registered = None;

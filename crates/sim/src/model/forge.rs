@@ -63,7 +63,7 @@ fn without_bits(label: &str) -> String {
 
 /// A message of GitHub to a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ListenerWord {
+pub enum ListenerMessage {
     /// The listener is connected; jobs may come.
     Connected,
     /// The listener has this job.
@@ -124,7 +124,7 @@ pub struct RanCode {
 /// A listener, as the receiver of GitHub's messages.
 pub trait ListenerPort: fmt::Debug + Send + Sync {
     /// Receives one message.
-    fn hear(&self, word: ListenerWord);
+    fn receive(&self, message: ListenerMessage);
 }
 
 #[derive(Debug)]
@@ -234,8 +234,8 @@ impl ForgeModel {
         self.state().points_a_minute = a_minute;
     }
 
-    /// Lever: the callers spend at most so many points in every window of this length, as the real
-    /// client does: a call waits for its turn, and fails if the turn is too far off.
+    /// Lever: the callers spend at most this many points in every window of this length, as the
+    /// real client does: a call waits for its turn, and fails if the turn is too far off.
     pub fn budget(&self, points: u32, window: Duration) {
         self.state().budget = Some(Budget { points, window, spent: VecDeque::new() });
     }
@@ -295,9 +295,9 @@ impl ForgeModel {
         number
     }
 
-    /// Takes the news of followed jobs that `mine` selects, in order.
-    pub(super) fn take_news(&self, mine: impl Fn(&JobNews) -> bool) -> Vec<JobNews> {
-        self.state().news.extract_if(.., |news| mine(news)).collect()
+    /// Takes the news of followed jobs that `wanted` selects, in order.
+    pub(super) fn take_news(&self, wanted: impl Fn(&JobNews) -> bool) -> Vec<JobNews> {
+        self.state().news.extract_if(.., |news| wanted(news)).collect()
     }
 
     /// Wakes the task that waits for news.
@@ -414,26 +414,26 @@ impl ForgeModel {
         entry.machine = Some(machine.clone());
         state.witness.see(machine, format_args!("{name} listens"));
         drop(state);
-        port.hear(ListenerWord::Connected);
+        port.receive(ListenerMessage::Connected);
         self.assign();
         Ok(true)
     }
 
     /// Ends a listener's connection because our code ended the listener; its job is interrupted.
     pub fn disconnect(&self, name: &RunnerName) {
-        if let Some(interrupted) = self.hang_up(name) {
+        if let Some(interrupted) = self.close_connection(name) {
             self.state().interrupted.push(interrupted);
         }
     }
 
     /// Ends a listener's connection, and its job, without a mistake of our code.
     pub fn drop_out(&self, name: &RunnerName) {
-        self.hang_up(name);
+        self.close_connection(name);
     }
 
     /// A listener exits by itself, and its job ends with it.
     pub fn leave(&self, name: &RunnerName, machine: &InstanceId) {
-        self.hang_up(name);
+        self.close_connection(name);
         self.excuse(machine);
     }
 
@@ -456,7 +456,7 @@ impl ForgeModel {
         std::mem::take(&mut self.state().left)
     }
 
-    fn hang_up(&self, name: &RunnerName) -> Option<(InstanceId, u64)> {
+    fn close_connection(&self, name: &RunnerName) -> Option<(InstanceId, u64)> {
         let mut state = self.state();
         let entry = state.runners.get_mut(name)?;
         entry.online = false;
@@ -464,7 +464,7 @@ impl ForgeModel {
         let (machine, job) = (entry.machine.clone()?, entry.job.take());
         state.witness.see(&machine, format_args!("{name} hangs up, with job {job:?}"));
         let job = job?;
-        state.tell_of(job, name, JobHappening::Dropped);
+        state.add_news(job, name, JobHappening::Dropped);
         drop(state);
         self.notify();
         Some((machine, job))
@@ -531,16 +531,16 @@ impl ForgeModel {
         for (name, has, machine, job) in seen {
             let Some(machine) = machine else { continue };
             state.witness.see(&machine, format_args!("{name} starts job {}", job.number));
-            state.tell_of(job.number, &name, JobHappening::Started);
+            state.add_news(job.number, &name, JobHappening::Started);
             let (number, label, of) = (job.number, job.label, job.of);
             state.ran.push(RanCode { machine, number, label, runner: name, runner_has: has, of });
         }
         drop(state);
         self.notify();
         for (name, port, job) in started {
-            tell(port.as_ref(), ListenerWord::JobStarted(job.number));
+            send(port.as_ref(), ListenerMessage::JobStarted(job.number));
             if let Some(of) = job.of {
-                tell(port.as_ref(), ListenerWord::JobOf(of));
+                send(port.as_ref(), ListenerMessage::JobOf(of));
             }
             let model = self.clone();
             detach(async move {
@@ -559,16 +559,16 @@ impl ForgeModel {
             let (port, ephemeral, machine) =
                 (entry.port.clone(), entry.ephemeral, entry.machine.clone());
             state.completed += u64::from(happened == JobHappening::Finished);
-            state.tell_of(job, name, happened);
+            state.add_news(job, name, happened);
             if ephemeral {
                 state.runners.remove(name);
                 state.left.extend(machine);
             }
             drop(state);
             self.notify();
-            tell(port.as_ref(), ListenerWord::JobFinished(job));
+            send(port.as_ref(), ListenerMessage::JobFinished(job));
             if ephemeral {
-                tell(port.as_ref(), ListenerWord::Served);
+                send(port.as_ref(), ListenerMessage::Served);
             }
         } else {
             drop(state);
@@ -578,16 +578,16 @@ impl ForgeModel {
 }
 
 /// Must not run under the state's lock: the listener may call back.
-fn tell(port: Option<&Arc<dyn ListenerPort>>, word: ListenerWord) {
+fn send(port: Option<&Arc<dyn ListenerPort>>, message: ListenerMessage) {
     if let Some(port) = port {
-        port.hear(word);
+        port.receive(message);
     }
 }
 
 /// Removes a runner and tells its listener.
 fn remove(state: &Mutex<ForgeState>, name: &RunnerName) -> Deletion {
     let (deletion, port) = locked(state).delete(name);
-    tell(port.as_ref(), ListenerWord::Removed);
+    send(port.as_ref(), ListenerMessage::Removed);
     deletion
 }
 
@@ -609,7 +609,7 @@ impl ForgeState {
         }
     }
 
-    fn tell_of(&mut self, number: u64, runner: &RunnerName, happened: JobHappening) {
+    fn add_news(&mut self, number: u64, runner: &RunnerName, happened: JobHappening) {
         if self.followed.contains(&number) {
             let machine = self.runners.get(runner).and_then(|entry| entry.machine.clone());
             self.news.push(JobNews { number, runner: runner.clone(), machine, happened });
@@ -642,7 +642,7 @@ fn mint(state: &Mutex<ForgeState>, spec: &RunnerSpec) -> Result<Credential, Faul
 }
 
 impl ForgeModel {
-    /// Makes one call that costs so many points. GitHub refuses it during an outage, or when the
+    /// Makes one call that costs this many points. GitHub refuses it during an outage, or when the
     /// minute's points are spent.
     async fn ask<T: Send + 'static>(
         &self,
@@ -660,7 +660,7 @@ impl ForgeModel {
 }
 
 impl ForgeModel {
-    /// Whether GitHub accepts a call of so many points now.
+    /// Whether GitHub accepts a call of this many points now.
     pub(super) fn admits(&self, points: u32, wire: &Wire) -> Result<(), Fault> {
         self.state().admit(points, wire)
     }

@@ -48,8 +48,8 @@ pub struct SeenJob {
     pub began: Option<(Timestamp, InstanceId)>,
     /// When it ended on its runner.
     pub ended: Option<Timestamp>,
-    /// Whether its author was told that it cannot be served.
-    pub told: bool,
+    /// Whether its author got a notice that it cannot be served.
+    pub has_notice: bool,
 }
 
 /// GitHub's state of all jobs, and the notices it received about them.
@@ -58,9 +58,9 @@ struct JobForgeState {
     jobs: BTreeMap<JobId, Job>,
     /// The same jobs by the numbers of [`ForgeModel`].
     numbers: BTreeMap<u64, JobId>,
-    told: Vec<Notice>,
+    notices: Vec<Notice>,
     cancelled: Vec<RunAttempt>,
-    /// The installations that webhooks name, for jobs whose webhooks name one.
+    /// The installation that the webhooks about each job name, if they name one.
     installations: BTreeMap<JobId, u64>,
     /// Runs whose origin is not [`Origin::Own`].
     origins: BTreeMap<RunAttempt, Origin>,
@@ -91,7 +91,7 @@ fn ran(about: &JobDetails) -> Option<RanJob> {
 }
 
 impl JobForgeModel {
-    /// A GitHub without jobs, whose runners are these.
+    /// A GitHub without jobs, with these runners.
     pub fn new(wire: Wire, runners: ForgeModel) -> Self {
         Self { state: Arc::default(), runners, wire }
     }
@@ -125,17 +125,17 @@ impl JobForgeModel {
     }
 
     /// Sets the installation that webhooks about this job name.
-    pub fn announced_by(&self, job: JobId, installation: u64) {
+    pub fn set_installation(&self, job: JobId, installation: u64) {
         locked(&self.state).installations.insert(job, installation);
     }
 
     /// The installation that webhooks about this job name.
-    pub fn told_by(&self, job: &JobId) -> Option<u64> {
+    pub fn installation_of(&self, job: &JobId) -> Option<u64> {
         locked(&self.state).installations.get(job).copied()
     }
 
-    /// Adds a fact that a webhook is to report.
-    pub fn say(&self, fact: JobFact) {
+    /// Adds a fact that a webhook will report.
+    pub fn announce(&self, fact: JobFact) {
         locked(&self.state).news.push(fact);
         self.runners.notify();
     }
@@ -190,7 +190,7 @@ impl JobForgeModel {
                     ReportedStatus::Completed { conclusion: over("cancelled"), runner, at }
                 }
             };
-            facts.extend(state.say(news.number, said));
+            facts.extend(state.set_status(news.number, said));
         }
         facts
     }
@@ -198,7 +198,7 @@ impl JobForgeModel {
     /// Every job, without a call.
     pub fn seen(&self) -> Vec<SeenJob> {
         let state = locked(&self.state);
-        let told: BTreeSet<&JobId> = state.told.iter().map(|notice| &notice.job).collect();
+        let noticed: BTreeSet<&JobId> = state.notices.iter().map(|notice| &notice.job).collect();
         let seen = |(id, job): (&JobId, &Job)| SeenJob {
             job: id.clone(),
             about: job.about.clone(),
@@ -206,15 +206,15 @@ impl JobForgeModel {
             queued: job.queued,
             began: job.began.clone(),
             ended: job.ended,
-            told: told.contains(id),
+            has_notice: noticed.contains(id),
         };
         state.jobs.iter().map(seen).collect()
     }
 
-    /// Whether a job is over, or its author was told that it cannot be served.
+    /// Whether a job is over, or its author got a notice that it cannot be served.
     pub fn is_over(&self, job: &JobId) -> bool {
         let state = locked(&self.state);
-        state.told.iter().any(|notice| notice.job == *job)
+        state.notices.iter().any(|notice| notice.job == *job)
             || state
                 .jobs
                 .get(job)
@@ -269,8 +269,8 @@ impl JobForgeModel {
     }
 
     /// The notices to authors.
-    pub fn told(&self) -> Vec<Notice> {
-        locked(&self.state).told.clone()
+    pub fn notices(&self) -> Vec<Notice> {
+        locked(&self.state).notices.clone()
     }
 
     /// The cancelled runs.
@@ -283,7 +283,7 @@ impl JobForgeModel {
         locked(&self.state).jobs.get(&JobId::new(job)).map(|job| job.said.clone())
     }
 
-    /// Makes one call that costs so many points.
+    /// Makes one call that costs this many points.
     async fn call<T: Send + 'static>(
         &self,
         points: u32,
@@ -332,7 +332,7 @@ impl JobForgeState {
         }
     }
 
-    fn say(&mut self, number: u64, said: ReportedStatus) -> Option<JobFact> {
+    fn set_status(&mut self, number: u64, said: ReportedStatus) -> Option<JobFact> {
         let job = self.numbers.get(&number)?.clone();
         let entry = self.jobs.get_mut(&job)?;
         if let ReportedStatus::Completed { at, .. } = &said {
@@ -393,8 +393,8 @@ impl JobForge for JobForgeModel {
         let notice = notice.clone();
         self.call(WRITE, move |state| {
             // A repeated notice replaces the first.
-            state.told.retain(|told| told.job != notice.job);
-            state.told.push(notice);
+            state.notices.retain(|stored| stored.job != notice.job);
+            state.notices.push(notice);
             Ok(())
         })
         .await

@@ -4,7 +4,7 @@
 //! times out. An agent's own handle ([`MailboxModel::for_agent`]) computes most beats and polls
 //! instead of simulating them (`Lazy`), so that an idle agent costs nothing to simulate.
 //!
-//! Not here: when an order is accepted ([`Inbox::accept`]), or what an agent does with it.
+//! Not here: accepting an order ([`Inbox::accept`]), or obeying it (`bullpen-agent`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -137,7 +137,7 @@ impl Slot {
         follows
     }
 
-    /// Ends the pulse: the process beats no more, or sends its next beat.
+    /// Ends the pulse: the process stops beating, or sends its next beat.
     fn end_pulse(&mut self, now: Timestamp) {
         self.settle(now);
         if let Some(pulse) = self.pulse.take().filter(|pulse| !pulse.hangs) {
@@ -158,7 +158,7 @@ impl Slot {
         }
     }
 
-    fn go_on(&mut self, now: Timestamp) {
+    fn resume(&mut self, now: Timestamp) {
         if let Some(pulse) = &mut self.pulse {
             pulse.beat.at = pulse.beat.at.after(now.since(pulse.since));
             pulse.since = now;
@@ -294,7 +294,7 @@ pub struct MailboxModel {
 
 /// The state of an agent's lazy handle.
 ///
-/// The simulated agent beats when its phase changes and hardly ever besides. Each beat starts a
+/// The simulated agent beats when its phase changes, and otherwise almost never. Each beat starts a
 /// [`Pulse`]: a reader of the report sees the beats that a live, responsive process would have sent
 /// by then, one per heartbeat. Unsent beats count: the next sent beat gets a number after them.
 ///
@@ -334,21 +334,21 @@ impl MailboxModel {
     }
 
     /// Ends the beats of this key: its agent process is dead.
-    pub fn falls_silent(&self, key: &MailboxKey) {
+    pub fn stop_beats(&self, key: &MailboxKey) {
         let now = self.clock.true_now();
         locked(&self.state).slot(key).end_pulse(now);
     }
 
     /// Pauses the beats of this key: its agent process hangs.
-    pub fn hangs(&self, key: &MailboxKey) {
+    pub fn pause_beats(&self, key: &MailboxKey) {
         let now = self.clock.true_now();
         locked(&self.state).slot(key).hang(now);
     }
 
     /// Resumes the beats of this key: its agent process continues.
-    pub fn goes_on(&self, key: &MailboxKey) {
+    pub fn resume_beats(&self, key: &MailboxKey) {
         let now = self.clock.true_now();
-        locked(&self.state).slot(key).go_on(now);
+        locked(&self.state).slot(key).resume(now);
     }
 
     /// Lays a forgery over the report of this key, from now on and over later signals of the agent;
@@ -386,7 +386,7 @@ impl MailboxModel {
     }
 
     /// The beat to send, numbered after all unsent beats.
-    fn pulsing(&self, key: &MailboxKey, beat: &Beat) -> Beat {
+    fn next_beat(&self, key: &MailboxKey, beat: &Beat) -> Beat {
         let Some(agent) = &self.agent else { return beat.clone() };
         let since = self.clock.true_now();
         let mut state = locked(&self.state);
@@ -399,11 +399,7 @@ impl MailboxModel {
     }
 
     /// The event that a wait waits for, the wait's length, and how late the waiter may notice it.
-    fn what_to_wait_for(
-        &self,
-        key: &MailboxKey,
-        at_most: Duration,
-    ) -> (Arc<Notify>, Duration, Duration) {
+    fn wait_terms(&self, key: &MailboxKey, at_most: Duration) -> (Arc<Notify>, Duration, Duration) {
         let mut state = locked(&self.state);
         let weak = state.weak;
         let slot = state.slot(key);
@@ -470,7 +466,7 @@ impl Mailbox for MailboxModel {
     }
 
     async fn beat(&self, key: &MailboxKey, beat: &Beat) -> Result<(), Fault> {
-        let (key, beat) = (key.clone(), self.pulsing(key, beat));
+        let (key, beat) = (key.clone(), self.next_beat(key, beat));
         self.trip(move |state, _| state.beat(&key, beat)).await.or_unavailable()
     }
 
@@ -485,7 +481,7 @@ impl Mailbox for MailboxModel {
     }
 
     async fn wait(&self, key: &MailboxKey, at_most: Duration) {
-        let (changed, at_most, notices_within) = self.what_to_wait_for(key, at_most);
+        let (changed, at_most, notices_within) = self.wait_terms(key, at_most);
         let changed = changed.notified();
         // Registered before the step: a change during the step must not be missed.
         tokio::pin!(changed);

@@ -69,9 +69,9 @@ impl<T> Past<T> {
 
 /// A callback that receives, in words, the events of a machine and of its runner.
 #[derive(Default)]
-struct Witness(Option<Told>);
+struct Witness(Option<WitnessCallback>);
 
-type Told = Box<dyn FnMut(&InstanceId, &str) + Send>;
+type WitnessCallback = Box<dyn FnMut(&InstanceId, &str) + Send>;
 
 impl Witness {
     fn see(&mut self, machine: &InstanceId, what: fmt::Arguments<'_>) {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_past_shows_what_was_there_and_forgets_it_in_time() {
+    fn the_past_shows_earlier_states_and_forgets_them_in_time() {
         let at = |secs| Timestamp::EPOCH.after(Duration::from_secs(secs));
         let mut past = Past::default();
         past.note(at(10), "nothing");

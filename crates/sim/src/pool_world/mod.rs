@@ -1,4 +1,4 @@
-//! A world whose standby pools the production engine keeps, for tests that look at pools.
+//! A world in which the production engine keeps standby pools, for tests of pools.
 //!
 //! A *keeper* is a process that only keeps pools; a *service* is the whole production service, so
 //! that jobs use the pools' machines. The checker judges every plan that a test looks at, and looks
@@ -25,13 +25,13 @@ use bullpen_engine::Stack;
 use bullpen_engine::jobs::{self, Duties};
 use bullpen_engine::pools::{self, Leases, SurveyedPool};
 
+use crate::calm_world;
 use crate::checker::Checker;
 use crate::clock::pass;
 use crate::life::{desired, keep_up};
 use crate::service::plan::{ServicePlan, WebhookOdds};
 use crate::service::pools::Timeline;
 use crate::service::{self, SimService, WebhookSender};
-use crate::stage;
 use crate::wire::Wire;
 use crate::world::{SimPorts, World};
 
@@ -50,7 +50,7 @@ pub struct PoolWorld {
     configured: Mutex<Configured>,
 }
 
-/// The current configuration. Read once: reading takes longer than looking.
+/// The current configuration, parsed once: parsing takes longer than a look.
 #[derive(Clone, Debug, Default)]
 struct Configured {
     config: Config,
@@ -78,7 +78,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl PoolWorld {
     /// A calm world with capacity for this many machines, and this configuration.
     pub async fn new(machines_max: u32, config: &str) -> Self {
-        Self::in_world(stage::calm(7, machines_max).await, config).await
+        Self::in_world(calm_world::new(7, machines_max).await, config).await
     }
 
     /// Keeps pools in this world, with this configuration.
@@ -89,7 +89,7 @@ impl PoolWorld {
         built.configure(config);
         for (name, pool) in &locked(&built.configured).config.pools {
             if let Some(max) = pool.max {
-                built.checker.holds(Ceiling { scope: Scope::Pool(name.clone()), max });
+                built.checker.add_ceiling(Ceiling { scope: Scope::Pool(name.clone()), max });
             }
         }
         built
@@ -166,7 +166,7 @@ impl PoolWorld {
         });
         tokio::select! {
             biased;
-            never = Box::pin(sender.bring(&self.world, &plan)) => match never {},
+            never = Box::pin(sender.run(&self.world, &plan)) => match never {},
             _ = Box::pin(served) => pending().await,
         }
     }
@@ -192,7 +192,7 @@ impl PoolWorld {
             repositories: vec![Repository::new("acme/app")],
             replicas: 1,
             public: BTreeSet::new(),
-            post: WebhookOdds::default(),
+            webhooks: WebhookOdds::default(),
             timeline: Timeline::default(),
             jobs: Vec::new(),
         }
@@ -211,7 +211,7 @@ impl PoolWorld {
         };
         let now = self.world.outside.clock().true_now();
         let fact = self.world.jobs.queue(job, about, lasts, now);
-        self.world.jobs.say(fact);
+        self.world.jobs.announce(fact);
     }
 
     /// A job's row, once it has one.
@@ -239,7 +239,7 @@ impl PoolWorld {
         }
     }
 
-    /// Looks at every plan, again and again, and at intervals at the whole world.
+    /// Looks at every plan repeatedly, and at intervals at the whole world.
     async fn looking(&self) -> Infallible {
         loop {
             for _ in 0..WHOLE {
@@ -287,7 +287,7 @@ impl PoolWorld {
         records
     }
 
-    /// The notes in the pool's journal: what the pool waits for.
+    /// The notes in the pool's journal: why the pool waits.
     pub fn notes(&self, pool: &str) -> Vec<Note> {
         let document = self.world.outside.ledger().document_now(COLLECTION, pool);
         let journal = document.and_then(|stored| decode::<Journal>(&stored.body).ok());
@@ -311,7 +311,7 @@ impl PoolWorld {
         self.configure("{}");
         let empty = async || self.machines().is_empty();
         self.keep("last", Duration::from_secs(2 * 3_600), empty).await;
-        stage::end(&self.world, &self.checker).await
+        calm_world::end(&self.world, &self.checker).await
     }
 }
 

@@ -234,10 +234,10 @@ pub(super) fn compare_process(
     let (ended, because, within) = expected;
     compare_state("it", ended, &[finished.how()])?;
     if let Some(because) = because
-        && !finished.told().contains(because)
+        && !finished.report().contains(because)
     {
-        let told = finished.told();
-        return Err(Unmet(format!("expected a reason that says {because:?}, found {told:?}")));
+        let report = finished.report();
+        return Err(Unmet(format!("expected a reason that says {because:?}, found {report:?}")));
     }
     if let Some(within) = within
         && finished.took > within

@@ -127,9 +127,9 @@ pub(super) fn show(
 }
 
 fn show_counts(counts: &StateCounts) -> Vec<String> {
-    let told: Vec<String> =
+    let lines: Vec<String> =
         counts.iter().filter(|(_, n)| **n > 0).map(|(key, n)| format!("{n} {key}")).collect();
-    if told.is_empty() { Vec::new() } else { vec![told.join(", ")] }
+    if lines.is_empty() { Vec::new() } else { vec![lines.join(", ")] }
 }
 
 /// Machines with the same text share a line, at the place of the first.
@@ -164,11 +164,11 @@ fn describe(record: &Record) -> String {
 fn show_machines(world: &World) -> Vec<String> {
     let machines = world.outside.fleet().snapshot();
     let alive = machines.into_iter().filter(|machine| machine.state != MachineState::Gone);
-    let told = alive.map(|machine| {
+    let lines = alive.map(|machine| {
         let (class, usage) = (&machine.class, machine.usage.as_str());
         (machine.id.clone(), format!("{}, {class}, {usage}", state_name(machine.state)))
     });
-    grouped(world, told.collect())
+    grouped(world, lines.collect())
 }
 
 fn show_runners(world: &World) -> Vec<String> {

@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn a_wrong_line_is_named_with_its_place() {
         for (text, says) in [
             (
                 "provison 7.1.build",

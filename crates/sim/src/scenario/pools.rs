@@ -135,10 +135,13 @@ impl PoolsConfigured {
             let of = |key| found.get(key).copied().unwrap_or(0);
             let is_kept = (of("hot"), of("stopped")) == self.promised(name);
             if is_kept && of("warming") + of("stopping") == 0 {
-                return Ok(vec![told(&found)]);
+                return Ok(vec![counts_line(&found)]);
             }
             if world.outside.clock().elapsed() > until {
-                return Err(format!("pool {name} still has {} after {within:?}", told(&found)));
+                return Err(format!(
+                    "pool {name} still has {} after {within:?}",
+                    counts_line(&found)
+                ));
             }
             pass(LOOK).await;
         }
@@ -146,7 +149,7 @@ impl PoolsConfigured {
 }
 
 /// A pool's counts, in a line.
-fn told(found: &StateCounts) -> String {
+fn counts_line(found: &StateCounts) -> String {
     let some = KEYS.iter().filter_map(|key| {
         let count = found.get(key).copied().filter(|count| *count > 0)?;
         Some(format!("{count} {key}"))

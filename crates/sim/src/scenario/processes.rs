@@ -80,21 +80,21 @@ impl Finished {
     }
 
     /// Its report for people, with the cloud's ids.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn report(&self) -> String {
         let how = self.how();
         match &self.ended {
             Ended::Fulfilled(_) | Ended::Cancelled(_) | Ended::Released(_) => {
-                format!("{how}: {}", told_counts(&self.counts()))
+                format!("{how}: {}", counts_line(&self.counts()))
             }
             Ended::Unfulfilled(why) | Ended::Failed(why) => format!("{how}: {why}"),
             Ended::Died => how.to_owned(),
             Ended::Dumped(count) => format!("{how}: {count} machines"),
-            Ended::Refreshed(reports) => told_refresh(reports),
+            Ended::Refreshed(reports) => refresh_lines(reports),
         }
     }
 
     pub(super) fn lines(&self, names: &Names) -> Vec<String> {
-        names.put_into(&self.told()).lines().map(str::to_owned).collect()
+        names.put_into(&self.report()).lines().map(str::to_owned).collect()
     }
 
     pub(super) fn counts(&self) -> StateCounts {
@@ -126,33 +126,33 @@ impl Finished {
     }
 }
 
-fn told_counts(counts: &StateCounts) -> String {
-    let told = counts.iter().filter(|(key, count)| **count > 0 && **key != "runners");
-    let told: Vec<String> = told.map(|(key, count)| format!("{count} {key}")).collect();
-    if told.is_empty() { String::from("nothing to do") } else { told.join(", ") }
+fn counts_line(counts: &StateCounts) -> String {
+    let parts = counts.iter().filter(|(key, count)| **count > 0 && **key != "runners");
+    let parts: Vec<String> = parts.map(|(key, count)| format!("{count} {key}")).collect();
+    if parts.is_empty() { String::from("nothing to do") } else { parts.join(", ") }
 }
 
 /// The result of each step; a step that found nothing to do has no line.
-fn told_refresh(reports: &[StepReport]) -> String {
-    let mut told = Vec::new();
+fn refresh_lines(reports: &[StepReport]) -> String {
+    let mut parts = Vec::new();
     for report in reports {
         match &report.outcome {
-            Ok(done) => told.extend(done.iter().map(|done| format!("{}: {done}", report.step))),
-            Err(why) => told.push(format!("{} failed: {why}", report.step)),
+            Ok(done) => parts.extend(done.iter().map(|done| format!("{}: {done}", report.step))),
+            Err(why) => parts.push(format!("{} failed: {why}", report.step)),
         }
     }
-    if told.is_empty() { String::from("nothing to do") } else { told.join("\n") }
+    if parts.is_empty() { String::from("nothing to do") } else { parts.join("\n") }
 }
 
 /// An error and its causes in one line, the outermost first.
 fn chain(error: &dyn Error) -> String {
-    let mut told = vec![error.to_string()];
+    let mut parts = vec![error.to_string()];
     let mut next = error.source();
     while let Some(cause) = next {
-        told.push(cause.to_string());
+        parts.push(cause.to_string());
         next = cause.source();
     }
-    told.join(": ")
+    parts.join(": ")
 }
 
 /// The settings of a new process.
@@ -254,7 +254,7 @@ impl Start {
 
     fn request(&self, stack: &Stack<SimPorts>, wanted: &Provision) -> Request {
         let now = self.world.outside.clock().true_now();
-        let mut request = crate::stage::request(wanted.id.as_str(), wanted.count, now);
+        let mut request = crate::calm_world::request(wanted.id.as_str(), wanted.count, now);
         request.class.clone_from(&self.class);
         request.usage = wanted.usage;
         request.allowed_types.clone_from(&wanted.types);

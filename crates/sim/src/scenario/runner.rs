@@ -1,7 +1,7 @@
 //! Playing a scenario: line by line, on virtual time, under the checker.
 //!
-//! Processes in the background go on whenever time passes. The first unmet expectation or violated
-//! invariant ends the play.
+//! Processes in the background run whenever time passes. The first unmet expectation or violated
+//! invariant stops the scenario.
 //!
 //! Not here: reading lines (`parse`), counts (`looks`), processes (`processes`).
 
@@ -32,11 +32,11 @@ use super::service::{self, Served};
 use super::serving::Serving;
 use super::transcript::Transcript;
 use super::verb::{JobVerb, Look, Process, Put, Setting, Task, Verb};
+use crate::calm_world::{IdleMachines, add_machines};
 use crate::checker::Checker;
 use crate::clock::{on_virtual_time, pass};
 use crate::life::{unquiet, unsettled};
 use crate::load;
-use crate::stage::{IdleMachines, furnish};
 use crate::wire::Planned;
 use crate::world::{CALM, Climate, World};
 
@@ -56,27 +56,27 @@ pub fn run(script: &Script, trace: bool) -> Played {
 }
 
 async fn play(script: &Script, trace: bool) -> Played {
-    let mut stage = Stage::build(&script.setting, trace).await;
+    let mut scenario = RunningScenario::build(&script.setting, trace).await;
     let mut transcript = Transcript::default();
     let mut broken = None;
     for line in &script.lines {
         transcript.script(&line.text);
-        match stage.line(line).await {
-            Ok(told) => transcript.told(&told),
+        match scenario.line(line).await {
+            Ok(results) => transcript.results(&results),
             Err(why) => {
-                let at = stage.world.outside.clock().elapsed();
+                let at = scenario.world.outside.clock().elapsed();
                 broken = Some(Broken { line: line.number, at, why });
                 break;
             }
         }
     }
-    Played { transcript: transcript.text(), broken, trace: stage.checker.take_trace() }
+    Played { transcript: transcript.text(), broken, trace: scenario.checker.take_trace() }
 }
 
 type Meanwhile = LocalBoxFuture<'static, (RequestId, Finished)>;
 
 /// The world of a scenario, and its state so far.
-struct Stage {
+struct RunningScenario {
     world: Arc<World>,
     checker: Checker,
     classes: Vec<RunnerClass>,
@@ -91,12 +91,12 @@ struct Stage {
     served: Served,
 }
 
-impl Stage {
+impl RunningScenario {
     async fn build(setting: &Setting, trace: bool) -> Self {
         let climate = Climate { weak: setting.weak, skew_max: setting.skew, ..CALM.clone() };
         let (limits, ceilings) = (setting.limits.clone(), setting.ceilings.clone());
         let world = World::new(setting.seed, limits, ceilings, climate);
-        let mut stage = Self {
+        let mut scenario = Self {
             checker: Checker::watch(&world, trace),
             world,
             classes: load::classes(),
@@ -111,22 +111,22 @@ impl Stage {
             served: Served::default(),
         };
         // The first refresh sets the stack up; its output belongs to no scenario.
-        stage.refresh_silently().await.expect("nothing goes wrong in an empty world");
-        stage
+        scenario.refresh_silently().await.expect("nothing goes wrong in an empty world");
+        scenario
     }
 
     async fn line(&mut self, line: &Line) -> Result<Vec<String>, Why> {
         let Some(verb) = &line.verb else { return Ok(Vec::new()) };
-        let told = self.verb(verb).await;
+        let results = self.verb(verb).await;
         self.checker.look(&self.world);
         match self.checker.verdict() {
             Some((violation, history)) => Err(Why::Violated(violation, history)),
-            None => told.map_err(Why::Unmet),
+            None => results.map_err(Why::Unmet),
         }
     }
 
-    /// Does work while background processes and the checker go on. An error means that an invariant
-    /// is violated; the checker knows which.
+    /// Does work while background processes and the checker run. An error means that an invariant
+    /// is violated; the checker has the violation.
     async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, String> {
         let (world, checker) = (Arc::clone(&self.world), self.checker.clone());
         let looking = async {
@@ -142,7 +142,7 @@ impl Stage {
                 () = self.checker.violated() => return Err(String::from("violated")),
                 done = &mut work => return Ok(done),
                 Some((id, finished)) = self.meanwhile.next() => self.note(id, finished),
-                Some(_) = self.served.goes_on() => {}
+                Some(_) = self.served.run_processes() => {}
                 () = &mut looking => {}
             }
         }
@@ -203,7 +203,7 @@ impl Stage {
         machines.lasts = put.lasts.unwrap_or(machines.lasts);
         machines.stopped = put.stopped;
         let world = Arc::clone(&self.world);
-        let records = self.during(furnish(&world, &machines)).await??;
+        let records = self.during(add_machines(&world, &machines)).await??;
         let ids: Vec<InstanceId> = records.into_iter().map(|record| record.id).collect();
         Ok(vec![Names::of(&self.world).list(&ids)])
     }
@@ -240,12 +240,12 @@ impl Stage {
     }
 
     fn done(&mut self, id: Option<RequestId>, finished: Finished) -> Vec<String> {
-        let told = finished.lines(&Names::of(&self.world));
+        let lines = finished.lines(&Names::of(&self.world));
         if let Some(id) = id {
             self.finished.insert(id, finished.clone());
         }
         self.last = Some(finished);
-        told
+        lines
     }
 
     fn begin(&mut self, process: &Process) -> Result<(), String> {
@@ -380,7 +380,7 @@ impl Stage {
             self.upkeep(UPKEEP).await?;
         }
         let ended = self.show(Look::Ended);
-        Ok(ended.into_iter().map(|told| format!("quiet; ended: {told}")).collect())
+        Ok(ended.into_iter().map(|counts| format!("quiet; ended: {counts}")).collect())
     }
 
     fn show(&self, look: Look) -> Vec<String> {

@@ -65,7 +65,7 @@ impl Default for Served {
             repositories: REPOSITORIES.map(Repository::new).into(),
             replicas: 0,
             public: BTreeSet::new(),
-            post: WebhookOdds::default(),
+            webhooks: WebhookOdds::default(),
             timeline: Timeline::default(),
             jobs: Vec::new(),
         };
@@ -99,7 +99,7 @@ impl Served {
     }
 
     /// Runs the service's processes; returns the name of a process that has ended.
-    pub(super) async fn goes_on(&mut self) -> Option<String> {
+    pub(super) async fn run_processes(&mut self) -> Option<String> {
         let ended = self.under_way.next().await?;
         self.replicas.remove(&ended);
         Some(ended)
@@ -114,7 +114,7 @@ impl Served {
         let (sender, world, plan) =
             (Arc::clone(&self.sender), Arc::clone(world), self.plan.clone());
         self.under_way.push(Box::pin(async move {
-            let never = sender.bring(&world, &plan).await;
+            let never = sender.run(&world, &plan).await;
             match never {}
         }));
     }
@@ -192,7 +192,7 @@ impl Served {
     /// Sets the webhook faults from now on.
     pub(super) fn webhooks(&self, world: &World, way: WebhookTravel) {
         let always = 1_000;
-        let post = match way {
+        let odds = match way {
             WebhookTravel::Well | WebhookTravel::Kept | WebhookTravel::Backwards => {
                 WebhookOdds::default()
             }
@@ -203,10 +203,10 @@ impl Served {
                 WebhookOdds { late: always, late_max, ..WebhookOdds::default() }
             }
         };
-        self.sender.travels(post);
+        self.sender.set_odds(odds);
         match way {
-            WebhookTravel::Kept => self.sender.keep(),
-            WebhookTravel::Backwards => self.sender.let_go_backwards(world),
+            WebhookTravel::Kept => self.sender.hold(),
+            WebhookTravel::Backwards => self.sender.send_held_backwards(world),
             WebhookTravel::Well
             | WebhookTravel::Lost
             | WebhookTravel::Unsent
@@ -236,9 +236,9 @@ impl Served {
                 provenance: Provenance::default(),
             };
             let installation = queue.installation.unwrap_or(INSTALLATION);
-            world.jobs.announced_by(id.clone(), installation);
+            world.jobs.set_installation(id.clone(), installation);
             let fact = world.jobs.queue(id.as_str(), about, queue.lasts, now);
-            world.jobs.say(fact);
+            world.jobs.announce(fact);
         }
     }
 }
@@ -246,7 +246,7 @@ impl Served {
 /// The outcome of a job, in a word and at length.
 fn outcome(world: &World, seen: &SeenJob) -> (&'static str, String) {
     let state = match &seen.said {
-        _ if seen.told => "told",
+        _ if seen.has_notice => "told",
         ReportedStatus::Held | ReportedStatus::Queued { .. } => "waiting",
         ReportedStatus::Started { .. } => "running",
         ReportedStatus::Completed { conclusion, .. } => match conclusion.as_str() {
@@ -255,8 +255,8 @@ fn outcome(world: &World, seen: &SeenJob) -> (&'static str, String) {
             _ => "failed",
         },
     };
-    let told = world.jobs.told().into_iter().find(|notice| notice.job == seen.job);
-    let at_length = match (told, &seen.began) {
+    let notice = world.jobs.notices().into_iter().find(|notice| notice.job == seen.job);
+    let at_length = match (notice, &seen.began) {
         (Some(notice), _) => format!("told: {}", notice.reason),
         (None, Some((_, machine))) => {
             format!("{state} on {}", Names::of(world).list(std::slice::from_ref(machine)))
@@ -288,9 +288,9 @@ pub(super) fn outcomes(world: &World, ids: &[JobId]) -> Result<Vec<String>, Stri
     for id in ids {
         *counts.entry(outcome(world, &find(world, id)?).0).or_default() += 1;
     }
-    let told: Vec<String> =
+    let parts: Vec<String> =
         counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
-    Ok(vec![told.join(", ")])
+    Ok(vec![parts.join(", ")])
 }
 
 /// Compares the outcomes of jobs with the expected ones.

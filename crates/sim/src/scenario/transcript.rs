@@ -15,8 +15,8 @@ impl Transcript {
         self.0.push('\n');
     }
 
-    pub(super) fn told(&mut self, lines: &[String]) {
-        for line in lines.iter().flat_map(|told| told.lines()) {
+    pub(super) fn results(&mut self, results: &[String]) {
+        for line in results.iter().flat_map(|result| result.lines()) {
             self.0.push(MARK);
             self.0.push(' ');
             self.0.push_str(line.trim_end());
@@ -40,12 +40,12 @@ pub fn difference(expected: &str, found: &str) -> Option<String> {
     let left = old.len().min(new.len()) - same_start;
     let ends = old.iter().rev().zip(new.iter().rev()).take(left);
     let same_end = ends.take_while(|(one, other)| one == other).count();
-    let mut told = Vec::new();
+    let mut difference = Vec::new();
     for (sign, lines) in [('-', &old), ('+', &new)] {
         let differing = lines.iter().enumerate().take(lines.len() - same_end).skip(same_start);
-        told.extend(differing.map(|(index, line)| format!("{sign}{:4} {line}", index + 1)));
+        difference.extend(differing.map(|(index, line)| format!("{sign}{:4} {line}", index + 1)));
     }
-    Some(told.join("\n"))
+    Some(difference.join("\n"))
 }
 
 #[cfg(test)]
@@ -53,10 +53,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_shows_only_what_differs() {
+    fn a_difference_shows_only_differing_lines() {
         assert_eq!(difference("a\nb\n", "a\nb\n"), None);
-        let told = difference("a\nb\nc\n", "a\nx\ny\nc\n").unwrap();
-        assert_eq!(told, "-   2 b\n+   2 x\n+   3 y");
+        let found = difference("a\nb\nc\n", "a\nx\ny\nc\n").unwrap();
+        assert_eq!(found, "-   2 b\n+   2 x\n+   3 y");
         assert_eq!(difference("a\n", "a\na\n").unwrap(), "+   2 a");
     }
 }

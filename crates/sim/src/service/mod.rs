@@ -52,12 +52,12 @@ pub async fn serve(world: &Arc<World>, plan: &ServicePlan, faulty: Duration) -> 
         world.jobs.make_public(repository);
     }
     let replicas = join_all((1..=plan.replicas).map(|number| replica(world, plan, number)));
-    let sender = WebhookSender::new(plan.post);
+    let sender = WebhookSender::new(plan.webhooks);
     let heals = async {
         pass(faulty).await;
-        sender.travels(WebhookOdds::default());
+        sender.set_odds(WebhookOdds::default());
     };
-    let (never, ..) = tokio::join!(Box::pin(sender.bring(world, plan)), replicas, heals);
+    let (never, ..) = tokio::join!(Box::pin(sender.run(world, plan)), replicas, heals);
     never
 }
 
@@ -72,10 +72,10 @@ async fn follow(world: &World, job: &JobPlan) {
     let (github, clock) = (&world.jobs, world.outside.clock());
     github.comes_from(job.about.run.clone(), job.origin);
     let fact = github.queue(job.id.as_str(), job.about.clone(), job.lasts, clock.true_now());
-    github.say(fact);
+    github.announce(fact);
     let wants_foreign = job.about.labels.iter().any(|label| label == FOREIGN_LABEL);
     if wants_foreign {
-        // The stranger that the hostile job's runner is meant to catch.
+        // The stranger's job that the hostile job's runner must not get.
         world.outside.forge().submit(FOREIGN_LABEL, job.lasts);
     }
     let began = clock.elapsed();

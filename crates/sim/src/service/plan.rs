@@ -32,7 +32,7 @@ const PUBLIC: u32 = 700;
 /// Of a thousand runs of public repositories, how many are Dependabot's.
 const DEPENDABOT: u32 = 100;
 /// Of a thousand runs, how many had a webhook before their jobs.
-const HEARD: u32 = 500;
+const ANNOUNCED: u32 = 500;
 /// The id of the first run.
 const FIRST_RUN: usize = 70_000;
 
@@ -106,7 +106,7 @@ pub struct ServicePlan {
     /// The number of replicas.
     pub replicas: u64,
     /// The odds of webhook faults, while there are faults.
-    pub post: WebhookOdds,
+    pub webhooks: WebhookOdds,
     /// The jobs, in the order they come.
     pub jobs: Vec<JobPlan>,
 }
@@ -152,7 +152,7 @@ pub fn draw(seed: u64, lasts: Duration) -> Option<ServicePlan> {
         timeline: pools::draw(&Dice::new(seed, "pools"), lasts),
         shares: shares(&dice),
         replicas: 1 + dice.below(2),
-        post: post(&dice),
+        webhooks: webhook_odds(&dice),
         jobs: jobs((&dice, &openness), &repositories, &public, lasts),
         repositories,
         public,
@@ -193,7 +193,7 @@ fn shares(dice: &Dice) -> Shares {
     }
 }
 
-fn post(dice: &Dice) -> WebhookOdds {
+fn webhook_odds(dice: &Dice) -> WebhookOdds {
     let odds = |most: u64| {
         let on = dice.chance(500);
         let strength = u32::try_from(dice.below(most)).unwrap_or(0) + 1;
@@ -238,7 +238,7 @@ fn jobs(
         let is_fork = dice.chance(150);
         let origin = origin(openness, is_fork, public.contains(&burst.repository));
         // A webhook about the run came before the webhooks about its jobs.
-        let heard = openness.chance(HEARD).then_some(origin);
+        let announced = openness.chance(ANNOUNCED).then_some(origin);
         for _ in 0..burst.jobs {
             let id = JobId::new((500_000 + drawn.len()).to_string());
             let about = JobDetails {
@@ -248,7 +248,7 @@ fn jobs(
                 labels: vec![label(dice, &run, &id, &burst.repository)],
                 commit: "0a1b".to_owned(),
                 created_at: None,
-                provenance: Provenance { origin: heard, visibility: None },
+                provenance: Provenance { origin: announced, visibility: None },
             };
             let after = dice.between(Duration::ZERO, Duration::from_secs(180));
             drawn.push(JobPlan {
@@ -266,15 +266,15 @@ fn jobs(
 
 fn bursts(dice: &Dice, repositories: &[Repository], lasts: Duration) -> Vec<Burst> {
     let count = 1 + dice.below(8);
-    let one = |_| {
+    let burst = |_| {
         let most = if dice.chance(250) { 24 } else { 4 };
         Burst {
             at: dice.between(Duration::ZERO, lasts),
-            repository: dice.pick(repositories).cloned().expect("there are some"),
+            repository: dice.pick(repositories).cloned().expect("the list is not empty"),
             jobs: 1 + dice.below(most),
         }
     };
-    (0..count).map(one).collect()
+    (0..count).map(burst).collect()
 }
 
 /// The label that a job asks for. Jobs with equal labels may get each other's runners.
@@ -292,8 +292,8 @@ fn label(dice: &Dice, run: &RunAttempt, id: &JobId, repository: &Repository) -> 
     }
 }
 
-/// Jobs of forks with labels that are meant to catch the jobs of others: each asks for a runner
-/// with a label of another run, or of jobs outside this stack.
+/// Jobs of forks that try to catch other jobs: each asks for a runner with a label of another run,
+/// or of jobs outside this stack.
 fn hostile(
     dice: &Dice,
     jobs: &[JobPlan],
@@ -305,7 +305,7 @@ fn hostile(
     if !dice.chance(HOSTILE) {
         return Vec::new();
     }
-    let one = |number: u64| {
+    let job = |number: u64| {
         let victim = dice.pick(jobs).map_or("70000", |victim| victim.about.run.run_id());
         let labels = match dice.below(4) {
             0 => vec!["runs-on/runner=large".to_owned(), FOREIGN_LABEL.to_owned()],
@@ -331,5 +331,5 @@ fn hostile(
             origin: if open { Origin::Fork } else { Origin::Own },
         }
     };
-    (0..=dice.below(4)).map(one).collect()
+    (0..=dice.below(4)).map(job).collect()
 }

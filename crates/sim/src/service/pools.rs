@@ -59,7 +59,7 @@ impl Timeline {
     }
 
     /// Removes all pools from now on.
-    pub fn is_over(&self) {
+    pub fn remove_pools(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
 
@@ -78,7 +78,7 @@ pub(super) fn draw(dice: &Dice, lasts: Duration) -> Timeline {
     if !dice.chance(KEEPING) {
         return Timeline::default();
     }
-    let (zone, ahead, begins) = *dice.pick(&ZONES).expect("there are some");
+    let (zone, ahead, begins) = *dice.pick(&ZONES).expect("the list is not empty");
     let pool = Drawn::new(dice, zone, ahead, begins, lasts);
     let mut changes = vec![(Duration::ZERO, pool.read(1))];
     let mut at = Duration::ZERO;
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drawn_can_be_read_and_happens_in_its_world() {
+    fn every_drawn_configuration_can_be_read_and_changes_over_time() {
         let lasts = Duration::from_secs(5_400);
         let drawn: Vec<_> = (0..200).map(|seed| draw(&Dice::new(seed, "t"), lasts)).collect();
         let kept: Vec<_> = drawn.iter().filter(|timeline| timeline.is_kept()).collect();
@@ -175,13 +175,13 @@ mod tests {
         for timeline in kept {
             assert!(timeline.at(Duration::ZERO).is_some_and(|pools| pools.len() == 1));
             assert_eq!(timeline.ceilings().len(), 1);
-            timeline.is_over();
+            timeline.remove_pools();
             assert_eq!(timeline.at(lasts), Some(Pools::new()));
         }
     }
 
     #[test]
-    fn clocks_on_the_wall_go_round() {
+    fn local_time_wraps_at_midnight() {
         assert_eq!(local("2026-03-29T00:30:00Z", 60, Duration::from_secs(1_800)), "02:00");
         assert_eq!(local("2026-01-05T00:00:00Z", -300, Duration::from_secs(60)), "19:01");
     }

@@ -18,8 +18,8 @@ use crate::clock::pass;
 use crate::dice::Dice;
 use crate::world::World;
 
-/// How long a webhook travels without a fault.
-const TRAVELS: Duration = Duration::from_secs(2);
+/// The longest trip of a webhook without a fault.
+const TRIP_MAX: Duration = Duration::from_secs(2);
 
 /// Sends webhooks.
 #[derive(Debug, Default)]
@@ -29,15 +29,15 @@ pub struct WebhookSender {
 
 #[derive(Debug, Default)]
 struct State {
-    post: WebhookOdds,
-    /// The webhooks held back, while they are.
-    kept: Option<Vec<JobFact>>,
+    odds: WebhookOdds,
+    /// The held webhooks; `None` if the sender holds none back.
+    held: Option<Vec<JobFact>>,
 }
 
 impl WebhookSender {
     /// A sender with these odds.
-    pub fn new(post: WebhookOdds) -> Self {
-        Self { state: Mutex::new(State { post, kept: None }) }
+    pub fn new(odds: WebhookOdds) -> Self {
+        Self { state: Mutex::new(State { odds, held: None }) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -45,62 +45,62 @@ impl WebhookSender {
     }
 
     /// Changes the odds from now on.
-    pub fn travels(&self, post: WebhookOdds) {
-        self.state().post = post;
+    pub fn set_odds(&self, odds: WebhookOdds) {
+        self.state().odds = odds;
     }
 
     /// Holds webhooks back from now on.
-    pub fn keep(&self) {
-        self.state().kept.get_or_insert_default();
+    pub fn hold(&self) {
+        self.state().held.get_or_insert_default();
     }
 
     /// Ends holding back, and sends the held webhooks, the last first.
-    pub fn let_go_backwards(&self, world: &World) {
-        let kept = self.state().kept.take().unwrap_or_default();
-        for fact in kept.into_iter().rev() {
-            world.jobs.say(fact);
+    pub fn send_held_backwards(&self, world: &World) {
+        let held = self.state().held.take().unwrap_or_default();
+        for fact in held.into_iter().rev() {
+            world.jobs.announce(fact);
         }
     }
 
     /// Sends GitHub's facts to the service, for ever.
-    pub async fn bring(&self, world: &Arc<World>, plan: &ServicePlan) -> Infallible {
-        let mut on_their_way = FuturesUnordered::new();
+    pub async fn run(&self, world: &Arc<World>, plan: &ServicePlan) -> Infallible {
+        let mut under_way = FuturesUnordered::new();
         let mut number = 0_u64;
         loop {
             let now = world.outside.clock().true_now();
             let mut facts = world.jobs.observe(world.stack_name(), now);
             facts.extend(world.jobs.take_redelivered());
             for fact in facts {
-                if let Some(kept) = &mut self.state().kept {
-                    kept.push(fact);
+                if let Some(held) = &mut self.state().held {
+                    held.push(fact);
                     continue;
                 }
                 number += 1;
-                on_their_way.push(Box::pin(self.travel(world, plan, fact, number)));
+                under_way.push(Box::pin(self.send(world, plan, fact, number)));
             }
             tokio::select! {
                 biased;
                 () = world.jobs.has_news() => {}
-                Some(()) = on_their_way.next() => {}
+                Some(()) = under_way.next() => {}
             }
         }
     }
 
     /// Sends one webhook.
-    async fn travel(&self, world: &Arc<World>, plan: &ServicePlan, fact: JobFact, number: u64) {
+    async fn send(&self, world: &Arc<World>, plan: &ServicePlan, fact: JobFact, number: u64) {
         let dice = Dice::new(world.seed, &format!("webhook {number}"));
-        let (clock, post) = (world.outside.clock(), self.state().post);
-        if dice.chance(post.unsent) {
+        let (clock, odds) = (world.outside.clock(), self.state().odds);
+        if dice.chance(odds.unsent) {
             return world.happened("webhook never sent");
         }
-        if dice.chance(post.lost) {
+        if dice.chance(odds.lost) {
             world.happened("webhook lost");
             return world.jobs.lose(fact, clock.true_now());
         }
-        let is_late = dice.chance(post.late);
+        let is_late = dice.chance(odds.late);
         let (least, most) =
-            if is_late { (TRAVELS, post.late_max) } else { (Duration::ZERO, TRAVELS) };
-        let copies = if dice.chance(post.twice) { 2 + dice.below(2) } else { 1 };
+            if is_late { (TRIP_MAX, odds.late_max) } else { (Duration::ZERO, TRIP_MAX) };
+        let copies = if dice.chance(odds.twice) { 2 + dice.below(2) } else { 1 };
         if is_late {
             world.happened("webhook late");
         }
@@ -111,8 +111,8 @@ impl WebhookSender {
             }
             let fuse = dice.chance(world.climate().crash / 4).then(|| dice.below(12));
             let name = format!("webhook {number}.{copy}");
-            let told = world.jobs.told_by(&fact.job);
-            let take = async |service: &SimService<'_>| deliver(service, &fact, told).await;
+            let installation = world.jobs.installation_of(&fact.job);
+            let take = async |service: &SimService<'_>| deliver(service, &fact, installation).await;
             let taken = process(world, plan, &name, fuse, take);
             if !matches!(taken.await, Some(Ok(_))) {
                 world.happened("webhook not taken");

@@ -1,6 +1,7 @@
-//! What workers of one process ask of the cloud goes together, and nobody waits for one who went away.
+//! The fleet batcher of one process sends the workers' calls to the cloud together, and a worker
+//! that is gone delays no other.
 //!
-//! Not here: what becomes of jobs whose machines do not start ([`super::pools`]).
+//! Not here: jobs whose machines do not start ([`super::pools`]).
 
 use std::time::Duration;
 
@@ -9,21 +10,21 @@ use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::Record;
 use bullpen_core::ports::{Clock, Fault, MachineState, Ports, StartOutcome};
 use bullpen_core::rates::FleetCall;
+use bullpen_sim::calm_world::{self, IdleMachines};
 use bullpen_sim::clock::{on_virtual_time, pass};
-use bullpen_sim::stage::{self, IdleMachines};
 use bullpen_sim::world::World;
 use futures_util::future::{join, join_all};
 
-/// This many stopped machines.
+/// Adds this many stopped machines.
 async fn stopped(world: &World, count: u32) -> Vec<Record> {
     let plain = IdleMachines::plain("stopped", Usage::OnDemand, count);
-    stage::furnish(world, &IdleMachines { stopped: true, ..plain }).await.expect("calm")
+    calm_world::add_machines(world, &IdleMachines { stopped: true, ..plain }).await.expect("calm")
 }
 
 #[test]
-fn as_many_as_fit_go_with_one_call_and_each_gets_its_answer() {
+fn a_batch_fills_one_call_and_each_worker_gets_its_answer() {
     on_virtual_time(async {
-        let world = stage::calm(7, 100).await;
+        let world = calm_world::new(7, 100).await;
         let machines = stopped(&world, 60).await;
         let fleet = world.outside.fleet();
         fleet.lose(&machines[3].id);
@@ -39,9 +40,9 @@ fn as_many_as_fit_go_with_one_call_and_each_gets_its_answer() {
 }
 
 #[test]
-fn a_batch_that_is_joined_again_and_again_is_sent_all_the_same() {
+fn a_batch_that_workers_keep_joining_is_sent_in_time() {
     on_virtual_time(async {
-        let world = stage::calm(7, 100).await;
+        let world = calm_world::new(7, 100).await;
         let machines = stopped(&world, 40).await;
         let (_, stack) = world.process("starts");
         let late = machines.iter().zip(0_u32..).map(async |(record, number)| {
@@ -54,17 +55,17 @@ fn a_batch_that_is_joined_again_and_again_is_sent_all_the_same() {
     });
 }
 
-/// The first of two is gone after so long; returns how many machines each call was about.
-fn first_is_gone_after(millis: u64) -> Vec<u32> {
+/// The first of two workers stops waiting after this time; returns the machines of each call.
+fn first_leaves_after(millis: u64) -> Vec<u32> {
     on_virtual_time(async {
-        let world = stage::calm(7, 5).await;
+        let world = calm_world::new(7, 5).await;
         let machines = stopped(&world, 2).await;
         let (_, stack) = world.process("starts");
         let fleet = stack.fleet();
         let first = async {
             tokio::select! {
                 biased;
-                _ = fleet.start_one(&machines[0].id) => panic!("it was not waited for"),
+                _ = fleet.start_one(&machines[0].id) => panic!("the worker waited for its answer"),
                 () = pass(Duration::from_millis(millis)) => {}
             }
         };
@@ -76,26 +77,26 @@ fn first_is_gone_after(millis: u64) -> Vec<u32> {
 }
 
 #[test]
-fn whoever_is_left_makes_the_call_that_the_first_did_not_make() {
-    assert_eq!(first_is_gone_after(10), [1], "nobody wants the first machine any more");
+fn the_second_worker_makes_the_call_if_the_first_leaves_before_it() {
+    assert_eq!(first_leaves_after(10), [1], "no worker waits for the first machine");
 }
 
 #[test]
-fn whoever_is_left_makes_a_call_again_whose_answer_nobody_heard() {
-    assert_eq!(first_is_gone_after(36), [2, 1]);
+fn the_second_worker_repeats_a_call_if_the_first_leaves_before_its_answer() {
+    assert_eq!(first_leaves_after(36), [2, 1]);
 }
 
-/// One that everybody left is not what the next ones join.
+/// The next workers do not join a batch that all its workers left.
 #[test]
-fn a_batch_that_everybody_left_is_forgotten() {
+fn a_batch_that_all_workers_left_is_dropped() {
     on_virtual_time(async {
-        let world = stage::calm(7, 5).await;
+        let world = calm_world::new(7, 5).await;
         let machines = stopped(&world, 3).await;
         let (_, stack) = world.process("starts");
         let start = async |number: usize| stack.fleet().start_one(&machines[number].id).await;
         tokio::select! {
             biased;
-            _ = start(0) => panic!("it was not waited for"),
+            _ = start(0) => panic!("the worker waited for its answer"),
             () = pass(Duration::from_millis(10)) => {}
         }
         pass(Duration::from_secs(60)).await;
@@ -106,9 +107,9 @@ fn a_batch_that_everybody_left_is_forgotten() {
 }
 
 #[test]
-fn looks_and_ends_go_together_too_and_ends_are_answered_when_they_are_made() {
+fn descriptions_and_terminations_are_batched_and_terminations_answered_once_made() {
     on_virtual_time(async {
-        let world = stage::calm(7, 100).await;
+        let world = calm_world::new(7, 100).await;
         let machines = stopped(&world, 60).await;
         let (_, stack) = world.process("ends");
         let unknown = InstanceId::new("m-unknown");
@@ -126,15 +127,15 @@ fn looks_and_ends_go_together_too_and_ends_are_answered_when_they_are_made() {
             let now = fleet.snapshot();
             now.iter().all(|machine| machine.id != **id || machine.state == MachineState::Gone)
         });
-        assert!(join_all(ends).await.iter().all(|gone| *gone), "nobody is told too early");
+        assert!(join_all(ends).await.iter().all(|gone| *gone), "a worker was answered too early");
         assert_eq!(fleet.asked(FleetCall::Terminate), [50, 11]);
     });
 }
 
 #[test]
-fn whoever_is_alone_waits_no_longer_than_for_company() {
+fn a_lone_worker_waits_only_for_the_idle_window() {
     on_virtual_time(async {
-        let world = stage::calm(7, 5).await;
+        let world = calm_world::new(7, 5).await;
         let machines = stopped(&world, 1).await;
         let (wire, stack) = world.process("alone");
         let began = stack.ports.clock().monotonic();
@@ -144,11 +145,11 @@ fn whoever_is_alone_waits_no_longer_than_for_company() {
     });
 }
 
-/// All of a batch are told, and none of them is answered by the next one's call.
+/// All workers of the batch get the fault, and the call of the next batch answers none of them.
 #[test]
-fn a_fault_is_everybodys() {
+fn a_fault_goes_to_every_worker_of_its_batch() {
     on_virtual_time(async {
-        let world = stage::calm(7, 5).await;
+        let world = calm_world::new(7, 5).await;
         let machines = stopped(&world, 3).await;
         let (wire, stack) = world.process("ends");
         wire.refuse_next(Fault::unavailable("no answer"));

@@ -1,23 +1,23 @@
-//! Jobs of the service, against models on virtual time: every one ends with a runner, or with a
-//! failure that its author was told.
+//! Tests of the jobs of the service, against models on virtual time: every job gets a runner, or
+//! its author gets a notice of its failure.
 //!
-//! Not here: webhooks as bytes (`bullpen-github`), or the row's rules alone (`core::job`).
+//! Not here: webhooks as bytes (`bullpen-github`), or the rules of a job row (`core::job`).
 
 mod active;
-pub(crate) mod again;
 mod batches;
-mod ends;
+mod ceilings;
 mod explained;
 mod ghosts;
 mod machine;
 mod order;
 mod pools;
+mod recovery;
 mod replicas;
-mod rescue;
-mod room;
+pub(crate) mod reruns;
 mod scope;
+mod service_world;
 mod serving;
 mod stolen;
 mod storm;
 pub(crate) mod strangers;
-mod town;
+mod unserved;

@@ -1,24 +1,24 @@
-//! Runners that GitHub gave to another job, and runners that went away: what is launched in their place,
-//! and when.
+//! Replacement of a runner that GitHub gave to another job, or that stopped listening.
 //!
-//! Not here: exchanging what both have already (`serving`).
+//! Not here: exchanging the machines of two jobs (`serving`).
 
 use std::time::Duration;
 
 use bullpen_core::instance::State;
 use bullpen_core::job::{JobFact, ReportedStatus, Setback};
 use bullpen_core::ports::{Ledger, Ports};
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
-use bullpen_sim::stage;
 
-use super::town::{Town, about, about_in};
+use super::service_world::{ServiceWorld, about, about_in};
 
 const LONG: Duration = Duration::from_secs(30 * 60);
 
-/// Two jobs of one label. The later one's machine is first and is given the earlier job, whose own
-/// machine is on its way: that one serves the later job, and no third is launched.
+/// Two jobs have one label. The later job's machine starts first, and GitHub gives it the earlier
+/// job. The earlier job's machine is under way: it serves the later job, and the service launches
+/// no third.
 #[test]
-fn a_machine_that_is_on_its_way_serves_whoever_was_robbed() {
+fn a_machine_under_way_serves_the_job_that_lost_its_runner() {
     for seed in 0..4 {
         for late in [2, 5, 10, 15, 20] {
             on_virtual_time(two_of_one_label(seed, Duration::from_secs(late)));
@@ -27,25 +27,25 @@ fn a_machine_that_is_on_its_way_serves_whoever_was_robbed() {
 }
 
 async fn two_of_one_label(seed: u64, late: Duration) {
-    let town = Town::in_world(stage::calm(seed, 5).await).await;
-    let submit = |job| town.submit(job, about_in(job, "acme/app", "runs-on/runner=large"));
+    let sim = ServiceWorld::in_world(calm_world::new(seed, 5).await).await;
+    let submit = |job| sim.submit(job, about_in(job, "acme/app", "runs-on/runner=large"));
     let (first, second) = (submit("7"), submit("8"));
-    town.say(&second).await;
+    sim.deliver(&second).await;
     let never = async || false;
-    assert!(!town.live("second", late, |_| true, never).await);
-    town.say(&first).await;
-    let done = async || town.is_settled("7").await && town.is_settled("8").await;
-    assert!(town.live("serve", LONG, |_| true, done).await, "{:?}", town.row("8").await);
-    assert_eq!(town.launched(), 2, "seed {seed}, {late:?} late: {:?}", town.row("8").await);
-    assert!(town.github.told().is_empty());
-    town.end().await;
+    assert!(!sim.serve_until("second", late, |_| true, never).await);
+    sim.deliver(&first).await;
+    let done = async || sim.is_settled("7").await && sim.is_settled("8").await;
+    assert!(sim.serve_until("serve", LONG, |_| true, done).await, "{:?}", sim.row("8").await);
+    assert_eq!(sim.launched(), 2, "seed {seed}, {late:?} late: {:?}", sim.row("8").await);
+    assert!(sim.github.notices().is_empty());
+    sim.end().await;
 }
 
-/// A burst of one label, whose first job is the last to get its machine: each job runs on the machine
-/// of the next, so the one that misses a runner is at the end of a chain. The machine on its way is
-/// for that one, at once, and none is launched beside it.
+/// In a burst of one label the first job gets its machine last: each job runs on the machine of the
+/// next, and the last job of the chain lacks a runner. The machine under way serves that job at
+/// once, and the service launches no other.
 #[test]
-fn a_chain_of_robbed_jobs_costs_neither_a_machine_nor_a_wait() {
+fn a_chain_of_jobs_that_lost_their_runners_costs_neither_a_machine_nor_a_wait() {
     for seed in 0..5 {
         for late in [0, 5, 10] {
             on_virtual_time(a_burst_of_one_label(seed, Duration::from_secs(late)));
@@ -56,86 +56,91 @@ fn a_chain_of_robbed_jobs_costs_neither_a_machine_nor_a_wait() {
 async fn a_burst_of_one_label(seed: u64, late: Duration) {
     const LASTS: Duration = Duration::from_secs(300);
     const JOBS: [&str; 6] = ["11", "12", "13", "14", "15", "16"];
-    let town = Town::in_world(stage::calm(seed, 10).await).await;
+    let sim = ServiceWorld::in_world(calm_world::new(seed, 10).await).await;
     let facts = JOBS.map(|job| {
-        let now = town.world.outside.clock().true_now();
-        town.github.queue(job, about_in(job, "acme/app", "runs-on/runner=large"), LASTS, now)
+        let now = sim.world.outside.clock().true_now();
+        sim.github.queue(job, about_in(job, "acme/app", "runs-on/runner=large"), LASTS, now)
     });
     let [first, others @ ..] = &facts;
     let announce = async {
         for fact in others {
-            town.say(fact).await;
+            sim.deliver(fact).await;
         }
         pass(late).await;
-        town.say(first).await;
+        sim.deliver(first).await;
     };
     let run = async || {
-        JOBS.iter().all(|job| matches!(town.github.said(job), Some(ReportedStatus::Started { .. })))
+        JOBS.iter().all(|job| matches!(sim.github.said(job), Some(ReportedStatus::Started { .. })))
     };
-    // Long before any of them is over.
+    // Long before any of the jobs is over.
     let within = Duration::from_secs(150);
     let why = format!("seed {seed}, {late:?} late");
-    let ((), all_run) = tokio::join!(announce, town.live("serve", within, |_| true, run));
-    assert!(all_run, "{why}: {:?}", town.row("16").await);
-    assert_eq!(town.launched(), JOBS.len(), "{why}");
+    let ((), all_run) = tokio::join!(announce, sim.serve_until("serve", within, |_| true, run));
+    assert!(all_run, "{why}: {:?}", sim.row("16").await);
+    assert_eq!(sim.launched(), JOBS.len(), "{why}");
     let done = async || {
-        let settled = JOBS.map(|job| town.is_settled(job));
+        let settled = JOBS.map(|job| sim.is_settled(job));
         futures_util::future::join_all(settled).await.into_iter().all(|is_settled| is_settled)
     };
-    assert!(town.live("finish", LONG, |_| true, done).await, "{why}");
-    assert_eq!(town.launched(), JOBS.len(), "{why}");
-    town.end().await;
+    assert!(sim.serve_until("finish", LONG, |_| true, done).await, "{why}");
+    assert_eq!(sim.launched(), JOBS.len(), "{why}");
+    sim.end().await;
 }
 
-/// A runner was given to a job that nobody ever hears of: the one it was for does not wait until the
-/// other is over.
+/// GitHub gave the runner to a job that the service never hears of: the runner's own job does not
+/// wait until that job is over.
 #[test]
-fn a_thief_that_nobody_knows_costs_no_wait() {
+fn a_runner_taken_by_an_unknown_job_costs_no_wait() {
     on_virtual_time(async {
-        let town = Town::new(5).await;
+        let sim = ServiceWorld::new(5).await;
         let label = "runs-on/runner=large";
-        let now = town.world.outside.clock().true_now();
-        let thief = town.github.queue("7", about_in("7", "acme/app", label), LONG, now);
-        let fact = town.submit("8", about_in("8", "acme/app", label));
-        town.say(&fact).await;
-        let hear = |fact: &JobFact| fact.job != thief.job;
+        let now = sim.world.outside.clock().true_now();
+        let unknown = sim.github.queue("7", about_in("7", "acme/app", label), LONG, now);
+        let fact = sim.submit("8", about_in("8", "acme/app", label));
+        sim.deliver(&fact).await;
+        let takes = |fact: &JobFact| fact.job != unknown.job;
         let within = Duration::from_secs(420);
-        let done = async || town.is_over("8");
-        assert!(town.live("serve", within, hear, done).await, "{:?}", town.row("8").await);
-        assert!(!town.is_over("7"), "it runs on");
-        let setbacks = town.row("8").await.setbacks;
+        let done = async || sim.is_over("8");
+        assert!(sim.serve_until("serve", within, takes, done).await, "{:?}", sim.row("8").await);
+        assert!(!sim.is_over("7"), "it runs on");
+        let setbacks = sim.row("8").await.setbacks;
         assert!(setbacks.iter().any(|at| at.setback == Setback::RunnerTaken), "{setbacks:?}");
-        let over = async || town.is_over("7");
-        assert!(town.live("thief", 2 * LONG, hear, over).await, "nobody ended its machine");
-        assert_eq!(town.launched(), 2);
-        town.end().await;
+        let over = async || sim.is_over("7");
+        let ended = sim.serve_until("thief", 2 * LONG, takes, over).await;
+        assert!(ended, "job 7 did not finish on its machine");
+        assert_eq!(sim.launched(), 2);
+        sim.end().await;
     });
 }
 
-/// Nobody waits for the patience of a runner that listens when it does not.
+/// A runner that has stopped listening does not get the time that a listening runner gets.
 #[test]
 fn a_runner_that_stops_listening_is_replaced_at_the_next_look() {
     on_virtual_time(async {
-        let town = Town::new(5).await;
-        let fact = town.submit("7", about("7"));
-        // Its runner listens and is given nothing.
-        town.world.outside.forge().cancel(&fact.about.labels.join(","));
-        town.say(&fact).await;
-        let deaf = |_: &JobFact| false;
+        let sim = ServiceWorld::new(5).await;
+        let fact = sim.submit("7", about("7"));
+        // Its runner listens, and GitHub gives it no job.
+        sim.world.outside.forge().cancel(&fact.about.labels.join(","));
+        sim.deliver(&fact).await;
+        let takes_none = |_: &JobFact| false;
         let runs = async || {
-            let Some(held) = town.row("7").await.held().cloned() else { return false };
-            let record = town.world.outside.ledger().read(&held.instance).await.expect("calm");
+            let Some(held) = sim.row("7").await.held().cloned() else { return false };
+            let record = sim.world.outside.ledger().read(&held.instance).await.expect("calm");
             record.is_some_and(|record| matches!(record.state, State::Running { .. }))
         };
-        assert!(town.live("serve", LONG, deaf, runs).await);
-        let held = town.row("7").await.held().expect("it has a machine").clone();
-        assert!(town.world.outside.forge().forget(&held.runner, &held.instance));
+        assert!(sim.serve_until("serve", LONG, takes_none, runs).await);
+        let held = sim.row("7").await.held().expect("it has a machine").clone();
+        assert!(sim.world.outside.forge().forget(&held.runner, &held.instance));
         let freed = async || {
-            let setbacks = town.row("7").await.setbacks;
+            let setbacks = sim.row("7").await.setbacks;
             setbacks.iter().any(|at| at.setback == Setback::ListenerEnded)
         };
         let within = Duration::from_secs(25);
-        assert!(town.live("look", within, deaf, freed).await, "{:?}", town.row("7").await);
-        assert_eq!(town.row("7").await.attempts, 1, "it counts");
+        assert!(
+            sim.serve_until("look", within, takes_none, freed).await,
+            "{:?}",
+            sim.row("7").await
+        );
+        assert_eq!(sim.row("7").await.attempts, 1, "the service did not count the attempt");
     });
 }

@@ -1,7 +1,7 @@
-//! Jobs in foul weather: answers are lost, calls land late, processes die, clocks differ, and every job
-//! still ends with a runner or with a word to its author.
+//! Jobs in foul weather: answers are lost, calls land late, processes die and clocks differ. Every
+//! job still gets a runner, or its author a notice.
 //!
-//! Not here: calm worlds, where each test shows one thing.
+//! Not here: calm worlds, where each test shows one thing (the other modules).
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use bullpen_sim::life::make_queues;
 use bullpen_sim::load;
 use bullpen_sim::world::World;
 
-use super::town::{Town, about_in};
+use super::service_world::{ServiceWorld, about_in};
 
-/// How many worlds.
+/// The number of worlds.
 const SEEDS: u64 = 40;
 const JOBS: u64 = 8;
 const FAULTY: Duration = Duration::from_secs(15 * 60);
@@ -29,18 +29,18 @@ fn every_job_ends_in_foul_weather() {
     assert!(served > SEEDS * JOBS / 2, "only {served} jobs ran");
 }
 
-/// In some worlds GitHub is away for a while, in some the cloud has nothing, in some a machine dies.
-async fn calamities(town: &Town, dice: &Dice) {
+/// GitHub is down for a while, the cloud has no capacity, a machine is lost, or nothing happens.
+async fn calamities(sim: &ServiceWorld, dice: &Dice) {
     pass(dice.between(Duration::from_secs(10), Duration::from_secs(300))).await;
     let length = dice.between(Duration::from_secs(20), Duration::from_secs(240));
-    let (fleet, forge) = (town.world.outside.fleet(), town.world.outside.forge());
+    let (fleet, forge) = (sim.world.outside.fleet(), sim.world.outside.forge());
     match dice.below(4) {
         0 => {
             forge.set_outage(true);
-            town.github.set_outage(true);
+            sim.github.set_outage(true);
             pass(length).await;
             forge.set_outage(false);
-            town.github.set_outage(false);
+            sim.github.set_outage(false);
         }
         1 => {
             fleet.limit_capacity(Some(1));
@@ -61,52 +61,52 @@ async fn one_world(seed: u64) -> u64 {
     let dice = Dice::new(seed, "jobs");
     let world = World::new(seed, Limits::DEFAULT, load::ceilings(&dice), load::climate(&dice));
     make_queues(&world).await;
-    let town = Town::in_world(world).await;
-    let town = if dice.chance(500) { town.reusing() } else { town };
+    let sim = ServiceWorld::in_world(world).await;
+    let sim = if dice.chance(500) { sim.reusing() } else { sim };
     let jobs: Vec<String> = (0..JOBS).map(|number| format!("{}", 70 + number)).collect();
     let arrivals = async {
         for job in &jobs {
             pass(dice.between(Duration::ZERO, Duration::from_secs(60))).await;
-            // Some share their labels, so that their runners are taken by others.
+            // Some jobs share their labels, so that one takes the runner of another.
             let head = if dice.chance(300) { "runs-on".into() } else { format!("runs-on={job}") };
             let label = format!("{head}/runner=large");
-            let fact = town.submit(job, about_in(job, "acme/app", &label));
-            town.announce(&fact).await;
+            let fact = sim.submit(job, about_in(job, "acme/app", &label));
+            sim.deliver_until_taken(&fact).await;
         }
     };
     let processes = async {
-        let began = town.world.outside.clock().elapsed();
+        let began = sim.world.outside.clock().elapsed();
         let mut number = 0;
-        while town.world.outside.clock().elapsed() < began + FAULTY {
+        while sim.world.outside.clock().elapsed() < began + FAULTY {
             number += 1;
             let fuse = dice.chance(700).then(|| dice.below(600));
             let length = dice.between(Duration::from_secs(10), Duration::from_secs(200));
             let never = async || false;
             let name = format!("serve {number}");
-            town.live_until(&name, fuse, length, |_| !dice.chance(100), never).await;
+            sim.serve_with_fuse(&name, fuse, length, |_| !dice.chance(100), never).await;
         }
     };
-    tokio::join!(arrivals, processes, calamities(&town, &dice));
-    town.world.heal();
-    town.github.set_outage(false);
+    tokio::join!(arrivals, processes, calamities(&sim, &dice));
+    sim.world.heal();
+    sim.github.set_outage(false);
     let done = async || {
         for job in &jobs {
-            if !town.is_settled(job).await {
+            if !sim.is_settled(job).await {
                 return false;
             }
         }
         true
     };
-    let ended = town.live("heal", Duration::from_secs(3 * 3600), |_| true, done).await;
-    let told = town.github.told();
+    let ended = sim.serve_until("heal", Duration::from_secs(3 * 3600), |_| true, done).await;
+    let notices = sim.github.notices();
     let mut ran = 0;
     for job in &jobs {
-        let row = town.row(job).await;
-        assert!(ended || town.is_settled(job).await, "seed {seed}: {row:?}");
-        let is_told = told.iter().any(|notice| notice.job.as_str() == job);
-        assert!(town.is_over(job) || is_told, "seed {seed}: {row:?}");
-        ran += u64::from(town.is_over(job));
+        let row = sim.row(job).await;
+        assert!(ended || sim.is_settled(job).await, "seed {seed}: {row:?}");
+        let is_told = notices.iter().any(|notice| notice.job.as_str() == job);
+        assert!(sim.is_over(job) || is_told, "seed {seed}: {row:?}");
+        ran += u64::from(sim.is_over(job));
     }
-    town.end_of(seed).await;
+    sim.end_of(seed).await;
     ran
 }

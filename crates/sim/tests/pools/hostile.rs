@@ -1,7 +1,8 @@
-//! Machines whose reports somebody with root writes: they are believed no further than the ledger and
-//! the clock allow, they end by their cap, and nobody else waits for them.
+//! Hostile machines: a process with root forges their reports. The engine checks each report
+//! against the ledger and the clock, ends such a machine at its cap, and serves other jobs
+//! meanwhile.
 //!
-//! Not here: what is read of such a report (`core::mailbox`), or from which store (`contract`).
+//! Not here: decoding of such a report (`core::mailbox`), or the store it is in (`contract`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +23,10 @@ use bullpen_engine::reap::reap;
 use bullpen_engine::release::request::release_request;
 use bullpen_engine::release::{self, Released};
 use bullpen_engine::{Stack, progress};
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::model::mailbox::Forgery;
 use bullpen_sim::pool_world::PoolWorld;
-use bullpen_sim::stage;
 use bullpen_sim::world::{SimPorts, World};
 
 use super::{LONG, MINUTE, ci, end, fill, two_and_one};
@@ -44,7 +45,7 @@ fn signalled(kinds: &[SignalKind], generation: Generation, at: Timestamp) -> Rep
     Report { beat: None, signals: signals.collect() }
 }
 
-/// Says at once, of a time to come, that everything was done and that everything failed.
+/// A report, dated in the future, that claims every success and every failure at once.
 fn contradiction(record: &Record) -> Forgery {
     let at = "9999-12-30T00:00:00Z".parse().expect("it is RFC 3339");
     let said = signalled(
@@ -62,8 +63,8 @@ fn contradiction(record: &Record) -> Forgery {
     Forgery::of(&Report { beat: Some(beat), ..said })
 }
 
-/// Jobs whose machines turn hostile while they run: the pool is refilled, other jobs are served, every
-/// invariant holds, and the machines end with their jobs.
+/// A machine turns hostile while it runs a job: the keeper refills the pool, the service serves
+/// another job, every invariant holds, and the machine ends with its job.
 #[test]
 pub(crate) fn hostile_machines_cost_nobody_else_anything() {
     for kind in 0..3 {
@@ -72,54 +73,54 @@ pub(crate) fn hostile_machines_cost_nobody_else_anything() {
 }
 
 async fn one_hostile_machine(kind: usize) {
-    let yard = PoolWorld::new(10, &two_and_one()).await;
-    fill(&yard, 2, 1).await;
-    yard.queue("7", "pool=ci", 20 * MINUTE);
+    let sim = PoolWorld::new(10, &two_and_one()).await;
+    fill(&sim, 2, 1).await;
+    sim.queue("7", "pool=ci", 20 * MINUTE);
     let running = async || {
-        let mut records = yard.records("ci").await;
+        let mut records = sim.records("ci").await;
         records.retain(|record| matches!(record.state, State::Running { .. }));
         records.pop()
     };
     let runs = async || running().await.is_some();
-    assert!(yard.until(LONG, runs, yard.serving("one")).await);
-    let hostile = running().await.expect("it was there");
+    assert!(sim.until(LONG, runs, sim.serving("one")).await);
+    let hostile = running().await.expect("a machine runs the job");
     let forged = vec![garbage(), huge(), contradiction(&hostile)].swap_remove(kind);
-    yard.world.outside.mailbox().forge_report(&hostile.facts.mailbox, Some(forged));
-    let full = async || yard.ready("ci").await == (2, 1) && yard.has_converged().await;
-    assert!(yard.until(LONG, full, yard.serving("two")).await, "{kind}: {:?}", yard.look().await);
-    yard.queue("8", "pool=ci", MINUTE);
-    let over = async || yard.world.jobs.is_over(&"8".into());
-    assert!(yard.until(LONG, over, yard.serving("three")).await, "{kind}: the other job waits");
-    let gone = async || yard.machines().iter().all(|machine| machine.id != hostile.id);
-    let ended = yard.until(3 * LONG, gone, yard.serving("four")).await;
-    assert!(ended, "{kind}: {:?} {:?}", yard.checker.verdict(), yard.machines());
-    end(&yard).await;
+    sim.world.outside.mailbox().forge_report(&hostile.facts.mailbox, Some(forged));
+    let full = async || sim.ready("ci").await == (2, 1) && sim.has_converged().await;
+    assert!(sim.until(LONG, full, sim.serving("two")).await, "{kind}: {:?}", sim.look().await);
+    sim.queue("8", "pool=ci", MINUTE);
+    let over = async || sim.world.jobs.is_over(&"8".into());
+    assert!(sim.until(LONG, over, sim.serving("three")).await, "{kind}: the other job still waits");
+    let gone = async || sim.machines().iter().all(|machine| machine.id != hostile.id);
+    let ended = sim.until(3 * LONG, gone, sim.serving("four")).await;
+    assert!(ended, "{kind}: {:?} {:?}", sim.checker.verdict(), sim.machines());
+    end(&sim).await;
 }
 
-/// All of a pool's machines say after they were warm that they never came up, and are gone: that is no
-/// reason to launch no more of them.
+/// All machines of a pool report a failed warm-up after they were warm, and disappear: the planner
+/// must not quarantine the pool for that.
 #[test]
 pub(crate) fn machines_that_were_warm_do_not_quarantine_their_pool() {
     on_virtual_time(async {
-        // As many as there may be: others can be launched only once these are buried.
-        let yard = PoolWorld::new(3, &ci("{name: always, hot: 3, stopped: 0}", "", "")).await;
-        fill(&yard, 3, 0).await;
-        let at = yard.world.outside.clock().true_now();
+        // The pool is full: the keeper can launch a replacement only once a machine is gone.
+        let sim = PoolWorld::new(3, &ci("{name: always, hot: 3, stopped: 0}", "", "")).await;
+        fill(&sim, 3, 0).await;
+        let at = sim.world.outside.clock().true_now();
         let lie = Forgery::of(&signalled(&[SignalKind::WarmUpFailed], Generation(0), at));
-        for hostile in yard.idle("ci", Tier::Hot).await {
+        for hostile in sim.idle("ci", Tier::Hot).await {
             let key = &hostile.facts.mailbox;
-            yard.world.outside.mailbox().forge_report(key, Some(lie.clone()));
-            yard.world.outside.fleet().lose(&hostile.id);
+            sim.world.outside.mailbox().forge_report(key, Some(lie.clone()));
+            sim.world.outside.fleet().lose(&hostile.id);
         }
-        let refilled = async || yard.launched() == 6 && yard.ready("ci").await == (3, 0);
-        let filled = yard.keep("second", 4 * MINUTE, refilled).await;
-        assert!(filled, "{:?} {:?}", yard.notes("ci"), yard.look().await);
-        end(&yard).await;
+        let refilled = async || sim.launched() == 6 && sim.ready("ci").await == (3, 0);
+        let filled = sim.keep("second", 4 * MINUTE, refilled).await;
+        assert!(filled, "{:?} {:?}", sim.notes("ci"), sim.look().await);
+        end(&sim).await;
     });
 }
 
-/// A machine without an agent, running for an owner, with an assignment in its mailbox: whatever it says,
-/// the test says.
+/// A machine without an agent, running for an owner, with an assignment in its mailbox: the test
+/// writes its reports.
 struct Puppet {
     world: Arc<World>,
     stack: Stack<SimPorts>,
@@ -129,18 +130,18 @@ struct Puppet {
 
 impl Puppet {
     async fn new() -> Self {
-        Self::whose("r-1", true).await
+        Self::of_request("r-1", true).await
     }
 
-    /// This request's: one that its ledger says runs, or one whose runner was not seen yet.
-    async fn whose(request: &str, is_running: bool) -> Self {
-        let world = stage::calm(7, 5).await;
+    /// A machine of this request; its record is *running*, or still *claimed*.
+    async fn of_request(request: &str, is_running: bool) -> Self {
+        let world = calm_world::new(7, 5).await;
         let (_, stack) = world.process("puppet");
-        let idle = stage::idle(&world, Usage::OnDemand, 1).await.swap_remove(0);
+        let idle = calm_world::add_idle(&world, Usage::OnDemand, 1).await.swap_remove(0);
         let owner = Owner::Request(RequestId::new(request));
         let (now, claim) = (stack.now(), ClaimId::new("c-1"));
         let mut record = idle.clone();
-        record.facts.mailbox = MailboxKey::new("nobodys");
+        record.facts.mailbox = MailboxKey::new("no-agent");
         record = record
             .on(&InstanceEvent::Claimed {
                 owner: owner.clone(),
@@ -183,11 +184,11 @@ impl Puppet {
         Self { world, stack, record, owner }
     }
 
-    fn says(&self, forged: Forgery) {
+    fn report(&self, forged: Forgery) {
         self.world.outside.mailbox().forge_report(&self.record.facts.mailbox, Some(forged));
     }
 
-    /// A beat of this moment, with a job.
+    /// A heartbeat of this moment that reports a running job.
     fn busy(&self) -> Forgery {
         let at = self.stack.now();
         let seq = u64::try_from(at.as_millis()).expect("it is after 1970");
@@ -200,12 +201,12 @@ impl Puppet {
         read.expect("it has a record").state
     }
 
-    /// The reaper passes every minute; what the machine says is said before each.
-    async fn reaped_for(&self, time: Duration, says: impl Fn(&Self) -> Forgery) {
+    /// Runs the reaper every minute for this long; the machine reports before each pass.
+    async fn reaped_for(&self, time: Duration, forged: impl Fn(&Self) -> Forgery) {
         let until = self.stack.now().after(time);
         while self.stack.now() < until {
-            self.says(says(self));
-            reap(&self.stack).await.expect("one machine stops no reaper");
+            self.report(forged(self));
+            reap(&self.stack).await.expect("one machine must not fail the reaper's pass");
             pass(MINUTE).await;
         }
     }
@@ -225,7 +226,7 @@ impl Puppet {
     }
 }
 
-/// It keeps its machine by saying so, up to the cap and not a pass longer.
+/// Forged heartbeats keep a machine alive up to its cap, and not one pass of the reaper longer.
 #[test]
 pub(crate) fn forged_beats_keep_a_machine_no_longer_than_its_cap() {
     on_virtual_time(async {
@@ -242,7 +243,8 @@ pub(crate) fn forged_beats_keep_a_machine_no_longer_than_its_cap() {
     });
 }
 
-/// What cannot be read keeps no machine and stops no reaper; a beat from the future neither.
+/// Neither an unreadable report nor a heartbeat from the future keeps a machine or fails the
+/// reaper.
 #[test]
 pub(crate) fn an_unreadable_machine_ends_by_its_deadline() {
     on_virtual_time(async {
@@ -251,7 +253,10 @@ pub(crate) fn an_unreadable_machine_ends_by_its_deadline() {
             let deadline = puppet.stack.max_runtime(&puppet.owner);
             puppet.reaped_for(deadline + LONG, |_| forged.clone()).await;
             assert_eq!(puppet.ended_for().await, Some(EndReason::NotAcknowledged), "{what}");
-            assert!(puppet.stack.unreadable_reports.reads() > 0, "it is counted");
+            assert!(
+                puppet.stack.unreadable_reports.reads() > 0,
+                "no unreadable report was counted"
+            );
         }
         let puppet = Puppet::new().await;
         let deadline = puppet.stack.max_runtime(&puppet.owner);
@@ -260,14 +265,14 @@ pub(crate) fn an_unreadable_machine_ends_by_its_deadline() {
     });
 }
 
-/// A removal that nobody was told to make frees no machine.
+/// An acknowledged removal returns no machine if the control plane did not order it.
 #[test]
 pub(crate) fn a_forged_removal_returns_no_machine() {
     on_virtual_time(async {
         let puppet = Puppet::new().await;
         let (at, ahead) = (puppet.stack.now(), Generation(puppet.record.generation.0 + 50));
         let forged = Forgery::of(&signalled(&[SignalKind::Removed], ahead, at));
-        puppet.says(forged.clone());
+        puppet.report(forged.clone());
         let released = puppet.released().await;
         assert!(released.returned.is_empty(), "{released:?}");
         puppet.reaped_for(LONG, |_| forged.clone()).await;
@@ -275,14 +280,14 @@ pub(crate) fn a_forged_removal_returns_no_machine() {
     });
 }
 
-/// Whoever was assigned the machine writes that this was removed: it comes back as used by them, and not
-/// as the machine of nobody that it was before.
+/// A machine reports its own assignment as removed: it returns with the trust group of its owner,
+/// and not as a machine that was never used.
 #[test]
-pub(crate) fn a_machine_cannot_deny_whose_it_was() {
+pub(crate) fn a_machine_cannot_deny_its_owner() {
     on_virtual_time(async {
-        let puppet = Puppet::whose("r-1", false).await;
+        let puppet = Puppet::of_request("r-1", false).await;
         let (at, own) = (puppet.stack.now(), puppet.record.generation);
-        puppet.says(Forgery::of(&signalled(&[SignalKind::Removed], own, at)));
+        puppet.report(Forgery::of(&signalled(&[SignalKind::Removed], own, at)));
         let released = puppet.released().await;
         assert_eq!(released.returned.len(), 1, "{released:?}");
         let read = puppet.stack.ports.ledger().read(&puppet.record.id).await.expect("calm");
@@ -292,10 +297,10 @@ pub(crate) fn a_machine_cannot_deny_whose_it_was() {
     });
 }
 
-/// A machine that never acknowledges, on which GitHub says that a job runs, ends at its cap; neither its
-/// report nor its mailbox needs to be read for that.
+/// A machine never acknowledges its withdrawal while GitHub says that it runs a job: the release
+/// ends it at its cap, without its report or its mailbox.
 #[test]
-pub(crate) fn a_release_ends_at_its_cap_whatever_the_machine_says() {
+pub(crate) fn a_release_ends_at_its_cap_despite_forged_reports() {
     on_virtual_time(async {
         let puppet = Puppet::new().await;
         let generation = puppet.record.generation.next();
@@ -304,18 +309,18 @@ pub(crate) fn a_release_ends_at_its_cap_whatever_the_machine_says() {
             (puppet.stack.max_runtime(&puppet.owner), puppet.stack.limits.hard_cap);
         puppet.reaped_for(deadline.saturating_sub(MINUTE), Puppet::busy).await;
         pass(cap).await;
-        puppet.says(Forgery::of(&removed));
+        puppet.report(Forgery::of(&removed));
         puppet.reaped_for(3 * MINUTE, |_| Forgery::of(&removed)).await;
         assert_eq!(puppet.ended_for().await, Some(EndReason::DeadlinePassed));
     });
 }
 
-/// A job of another run, on a machine whose request's entry nobody can write any more: the machine ends
-/// all the same.
+/// A job of another run ran on a machine whose request has an unreadable entry, so the release
+/// cannot record it: the machine ends nevertheless.
 #[test]
 fn a_stranger_that_cannot_be_written_down_keeps_no_machine() {
     on_virtual_time(async {
-        let puppet = Puppet::whose("77.1.build", true).await;
+        let puppet = Puppet::of_request("77.1.build", true).await;
         let entry = Document {
             collection: RunAttempt::new("77.1").collection(),
             name: "build".to_owned(),
@@ -335,21 +340,21 @@ fn a_stranger_that_cannot_be_written_down_keeps_no_machine() {
             event: "push".to_owned(),
         };
         report.signals.values_mut().for_each(|signal| signal.ran = Some(ran.clone()));
-        puppet.says(Forgery::of(&report));
+        puppet.report(Forgery::of(&report));
         let _ = puppet.released().await;
         assert_eq!(puppet.ended_for().await, Some(EndReason::Untrusted));
     });
 }
 
-/// What a job left on it answers every assignment with a failure of GitHub's: it closes one attempt, and
-/// the next is served.
+/// A process that a job left on its machine answers every assignment with a failure of GitHub: that
+/// fails one request, the machine ends, and the next request is served.
 #[test]
 pub(crate) fn a_used_machine_excuses_itself_once() {
     on_virtual_time(async {
-        let world = stage::calm(7, 5).await;
-        let idle = stage::idle(&world, Usage::OnDemand, 1).await.swap_remove(0);
+        let world = calm_world::new(7, 5).await;
+        let idle = calm_world::add_idle(&world, Usage::OnDemand, 1).await.swap_remove(0);
         let served = async |name: &str| {
-            let request = stage::request(name, 1, world.outside.clock().true_now());
+            let request = calm_world::request(name, 1, world.outside.clock().true_now());
             let provisioned = world
                 .run(name, None, async |stack| {
                     let call = Call::silent(&request);
@@ -358,8 +363,8 @@ pub(crate) fn a_used_machine_excuses_itself_once() {
                 .await
                 .expect("it does not die");
             let until = world.outside.clock().true_now().after(10 * MINUTE);
-            let given_back = format!("release {name}");
-            let released = world.run(&given_back, None, async |stack| {
+            let process = format!("release {name}");
+            let released = world.run(&process, None, async |stack| {
                 release_request(stack, &request.id, until, &progress::unobserved).await
             });
             released.await.expect("it does not die").expect("calm");
@@ -380,11 +385,12 @@ pub(crate) fn a_used_machine_excuses_itself_once() {
         lie.signals.values_mut().for_each(|signal| signal.detail = systemic.clone());
         let mailbox = world.outside.mailbox();
         mailbox.forge_report(&used.facts.mailbox, Some(Forgery::of(&lie)));
+        // This request may fail: only the machine's end matters.
         let _ = served("8.1.second").await;
         let State::Terminating { why, .. } = read().await.state else {
             panic!("{:?}", read().await)
         };
         assert_eq!(why, EndReason::Untrusted);
-        served("9.1.third").await.expect("it needs no other's machine");
+        served("9.1.third").await.expect("the third request needs no used machine");
     });
 }

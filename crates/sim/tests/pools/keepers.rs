@@ -1,4 +1,6 @@
-//! Two processes that keep pools: one lease, and who has it after the other.
+//! Two processes keep pools: one holds the pool's lease, and the other takes it over.
+//!
+//! Not here: keepers that die at every await (`crashes`).
 
 use std::time::Duration;
 
@@ -9,70 +11,70 @@ use bullpen_sim::pool_world::PoolWorld;
 
 use super::{LONG, MINUTE, end, two_and_one};
 
-async fn holder(yard: &PoolWorld) -> String {
-    let lease = yard.world.outside.ledger().lease(&LeaseName::new("pool/ci")).await.expect("calm");
+async fn holder(sim: &PoolWorld) -> String {
+    let lease = sim.world.outside.ledger().lease(&LeaseName::new("pool/ci")).await.expect("calm");
     lease.map(|lease| lease.holder.to_string()).unwrap_or_default()
 }
 
 #[test]
 pub(crate) fn one_of_two_keepers_keeps_a_pool() {
     on_virtual_time(async {
-        let yard = PoolWorld::new(10, &two_and_one()).await;
-        let (one, two) = (yard.keeper("one"), yard.keeper("two"));
-        let both = async { tokio::join!(yard.keeping(&one), yard.keeping(&two)).0 };
-        let full = async || yard.ready("ci").await == (2, 1) && yard.has_converged().await;
-        assert!(yard.until(LONG, full, both).await, "{:?}", yard.checker.verdict());
-        assert_eq!(yard.launched(), 3);
-        let holder = holder(&yard).await;
+        let sim = PoolWorld::new(10, &two_and_one()).await;
+        let (one, two) = (sim.keeper("one"), sim.keeper("two"));
+        let both = async { tokio::join!(sim.keeping(&one), sim.keeping(&two)).0 };
+        let full = async || sim.ready("ci").await == (2, 1) && sim.has_converged().await;
+        assert!(sim.until(LONG, full, both).await, "{:?}", sim.checker.verdict());
+        assert_eq!(sim.launched(), 3);
+        let holder = holder(&sim).await;
         let idle = if holder == "one" { &two } else { &one };
-        assert_eq!(idle.wire.writes().get("ledger"), None, "{holder} keeps it");
-        assert_eq!(idle.wire.calls().get("fleet"), None, "{holder} keeps it");
+        assert_eq!(idle.wire.writes().get("ledger"), None, "{holder} keeps the pool");
+        assert_eq!(idle.wire.calls().get("fleet"), None, "{holder} keeps the pool");
     });
 }
 
-/// The other sees the lease last renewed one look after that, and over one look after its time.
+/// The second keeper sees the last renewal one look later, and the expiry one look after it.
 #[test]
-fn a_keeper_that_dies_is_followed_when_its_lease_is_over() {
+fn a_keeper_that_dies_is_followed_when_its_lease_expires() {
     on_virtual_time(async {
-        let yard = PoolWorld::new(10, &two_and_one()).await;
-        let (one, two) = (yard.keeper("one"), yard.keeper("two"));
-        let ones = async || holder(&yard).await == "one";
-        assert!(yard.until(LONG, ones, yard.keeping(&one)).await);
-        let both = async { tokio::join!(yard.keeping(&one), yard.keeping(&two)).0 };
-        yard.until(MINUTE + Duration::from_secs(10), async || false, both).await;
-        assert_eq!(holder(&yard).await, "one");
+        let sim = PoolWorld::new(10, &two_and_one()).await;
+        let (one, two) = (sim.keeper("one"), sim.keeper("two"));
+        let ones = async || holder(&sim).await == "one";
+        assert!(sim.until(LONG, ones, sim.keeping(&one)).await);
+        let both = async { tokio::join!(sim.keeping(&one), sim.keeping(&two)).0 };
+        sim.until(MINUTE + Duration::from_secs(10), async || false, both).await;
+        assert_eq!(holder(&sim).await, "one");
         one.wire.kill();
-        let (clock, limits) = (yard.world.outside.clock(), &yard.world.limits);
+        let (clock, limits) = (sim.world.outside.clock(), &sim.world.limits);
         let died = clock.elapsed();
-        let both = async { tokio::join!(yard.keeping(&one), yard.keeping(&two)).0 };
-        let twos = async || holder(&yard).await == "two";
-        assert!(yard.until(LONG, twos, both).await);
+        let both = async { tokio::join!(sim.keeping(&one), sim.keeping(&two)).0 };
+        let twos = async || holder(&sim).await == "two";
+        assert!(sim.until(LONG, twos, both).await);
         let took = clock.elapsed().saturating_sub(died);
         assert!(took + limits.pool_lease_renew >= limits.pool_lease, "{took:?}");
-        // Looks are up to three halves of their interval apart.
+        // Two looks are at most one and a half intervals apart.
         assert!(took <= limits.pool_lease + 3 * limits.converge, "{took:?}");
-        let full = async || yard.ready("ci").await == (2, 1) && yard.has_converged().await;
-        assert!(yard.until(LONG, full, yard.keeping(&two)).await);
+        let full = async || sim.ready("ci").await == (2, 1) && sim.has_converged().await;
+        assert!(sim.until(LONG, full, sim.keeping(&two)).await);
         two.leases.give_up(&two.stack).await;
-        assert_eq!(yard.launched(), 3);
-        end(&yard).await;
+        assert_eq!(sim.launched(), 3);
+        end(&sim).await;
     });
 }
 
 #[test]
-fn a_keeper_that_ends_well_is_followed_at_the_next_look() {
+fn a_keeper_that_gives_up_its_lease_is_followed_at_the_next_look() {
     on_virtual_time(async {
-        let yard = PoolWorld::new(10, &two_and_one()).await;
-        let (one, two) = (yard.keeper("one"), yard.keeper("two"));
-        let ones = async || holder(&yard).await == "one";
-        assert!(yard.until(LONG, ones, yard.keeping(&one)).await);
-        let both = async { tokio::join!(yard.keeping(&one), yard.keeping(&two)).0 };
-        yard.until(MINUTE, async || false, both).await;
+        let sim = PoolWorld::new(10, &two_and_one()).await;
+        let (one, two) = (sim.keeper("one"), sim.keeper("two"));
+        let ones = async || holder(&sim).await == "one";
+        assert!(sim.until(LONG, ones, sim.keeping(&one)).await);
+        let both = async { tokio::join!(sim.keeping(&one), sim.keeping(&two)).0 };
+        sim.until(MINUTE, async || false, both).await;
         one.leases.give_up(&one.stack).await;
-        let clock = yard.world.outside.clock();
+        let clock = sim.world.outside.clock();
         let ended = clock.elapsed();
-        let twos = async || holder(&yard).await == "two";
-        assert!(yard.until(LONG, twos, yard.keeping(&two)).await);
+        let twos = async || holder(&sim).await == "two";
+        assert!(sim.until(LONG, twos, sim.keeping(&two)).await);
         let took = clock.elapsed().saturating_sub(ended);
         assert!(took < Duration::from_secs(2), "{took:?}");
     });

@@ -1,4 +1,6 @@
-//! Pools that are removed, drained or paused, and come back.
+//! An operator removes, drains or pauses a pool, and brings it back.
+//!
+//! Not here: changes of the schedule (`converging`).
 
 use std::time::Duration;
 
@@ -15,73 +17,74 @@ use super::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
 const NOTHING: &str = "runners: {large: {cpu: 2, ram: 4}}";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-async fn is_forgotten(yard: &PoolWorld) -> bool {
-    let journal = yard.world.outside.ledger().document("pools", "ci").await.expect("calm");
+async fn is_forgotten(sim: &PoolWorld) -> bool {
+    let journal = sim.world.outside.ledger().document("pools", "ci").await.expect("calm");
     journal.is_none_or(|journal| journal.forget_at.is_some())
 }
 
-async fn order(yard: &PoolWorld, order: Option<OperatorOrder>) -> Ordered {
-    let stack = yard.world.onlooker();
-    pools::order(&stack, &PoolName::new("ci"), order).await.expect("it is calm outside")
+async fn order(sim: &PoolWorld, order: Option<OperatorOrder>) -> Ordered {
+    let stack = sim.world.onlooker();
+    pools::order(&stack, &PoolName::new("ci"), order).await.expect("the onlooker has no faults")
 }
 
 #[test]
 fn a_removed_pool_is_emptied_and_forgotten() {
     on_virtual_time(async {
-        let yard = PoolWorld::new(10, &two_and_one()).await;
-        fill(&yard, 2, 1).await;
-        yard.configure(NOTHING);
-        let gone = async || yard.machines().is_empty() && is_forgotten(&yard).await;
-        assert!(yard.keep("second", LONG, gone).await, "{:?}", yard.look().await);
-        assert_eq!(yard.launched(), 3);
-        end(&yard).await;
+        let sim = PoolWorld::new(10, &two_and_one()).await;
+        fill(&sim, 2, 1).await;
+        sim.configure(NOTHING);
+        let gone = async || sim.machines().is_empty() && is_forgotten(&sim).await;
+        assert!(sim.keep("second", LONG, gone).await, "{:?}", sim.look().await);
+        assert_eq!(sim.launched(), 3);
+        end(&sim).await;
     });
 }
 
-/// Its launches are new ones, although nobody remembers how many there were.
+/// The pool's launches have new ids, although the journal that counted the old ones is gone.
 #[test]
 fn a_pool_that_was_forgotten_comes_back() {
     on_virtual_time(async {
-        let yard = PoolWorld::new(10, &two_and_one()).await;
-        fill(&yard, 2, 1).await;
-        yard.configure(NOTHING);
-        let gone = async || yard.machines().is_empty() && is_forgotten(&yard).await;
-        assert!(yard.keep("second", LONG, gone).await, "{:?}", yard.look().await);
+        let sim = PoolWorld::new(10, &two_and_one()).await;
+        fill(&sim, 2, 1).await;
+        sim.configure(NOTHING);
+        let gone = async || sim.machines().is_empty() && is_forgotten(&sim).await;
+        assert!(sim.keep("second", LONG, gone).await, "{:?}", sim.look().await);
         bullpen_sim::clock::pass(DAY + MINUTE).await;
-        yard.configure(&two_and_one());
-        fill_as(&yard, "third", 2, 1).await;
-        assert_eq!(yard.launched(), 6);
-        end(&yard).await;
+        sim.configure(&two_and_one());
+        fill_as(&sim, "third", 2, 1).await;
+        assert_eq!(sim.launched(), 6);
+        end(&sim).await;
     });
 }
 
-/// A machine that runs a job is its job's, whatever becomes of the pool.
+/// A machine that runs a job stays with the job until it ends, although the pool is removed or
+/// drained.
 #[test]
 fn a_machine_in_use_outlives_its_pool() {
     on_virtual_time(async {
-        for leaves in [None, Some(OperatorOrder::Drain)] {
-            let yard = PoolWorld::new(10, &two_and_one()).await;
-            fill(&yard, 2, 1).await;
-            yard.queue("7", "pool=ci", 20 * MINUTE);
+        for ordered in [None, Some(OperatorOrder::Drain)] {
+            let sim = PoolWorld::new(10, &two_and_one()).await;
+            fill(&sim, 2, 1).await;
+            sim.queue("7", "pool=ci", 20 * MINUTE);
             let runs = async || {
-                let records = yard.records("ci").await;
+                let records = sim.records("ci").await;
                 records.iter().any(|record| matches!(record.state, State::Running { .. }))
             };
-            assert!(yard.until(LONG, runs, yard.serving("one")).await);
-            match leaves {
-                None => yard.configure(NOTHING),
-                some => assert_eq!(order(&yard, some).await, Ordered::Now),
+            assert!(sim.until(LONG, runs, sim.serving("one")).await);
+            match ordered {
+                None => sim.configure(NOTHING),
+                some => assert_eq!(order(&sim, some).await, Ordered::Now),
             }
-            let alone = async || yard.machines().len() == 1;
-            assert!(yard.until(LONG, alone, yard.serving("two")).await, "{:?}", yard.machines());
-            assert!(runs().await, "{leaves:?}");
-            let over = async || yard.world.jobs.is_over(&"7".into());
-            assert!(yard.until(2 * LONG, over, yard.serving("three")).await);
-            let job = yard.job("7").await.expect("it has a row");
+            let alone = async || sim.machines().len() == 1;
+            assert!(sim.until(LONG, alone, sim.serving("two")).await, "{:?}", sim.machines());
+            assert!(runs().await, "{ordered:?}");
+            let over = async || sim.world.jobs.is_over(&"7".into());
+            assert!(sim.until(2 * LONG, over, sim.serving("three")).await);
+            let job = sim.job("7").await.expect("it has a row");
             assert_eq!(job.attempts, 0, "{job:?}");
-            let empty = async || yard.machines().is_empty();
-            assert!(yard.until(LONG, empty, yard.serving("four")).await);
-            end(&yard).await;
+            let empty = async || sim.machines().is_empty();
+            assert!(sim.until(LONG, empty, sim.serving("four")).await);
+            end(&sim).await;
         }
     });
 }
@@ -89,33 +92,33 @@ fn a_machine_in_use_outlives_its_pool() {
 #[test]
 fn a_drained_pool_stays_empty_until_it_is_resumed() {
     on_virtual_time(async {
-        let yard = PoolWorld::new(10, &two_and_one()).await;
-        fill(&yard, 2, 1).await;
-        assert_eq!(order(&yard, Some(OperatorOrder::Drain)).await, Ordered::Now);
-        assert_eq!(order(&yard, Some(OperatorOrder::Drain)).await, Ordered::Already);
-        let empty = async || yard.machines().is_empty();
-        assert!(yard.keep("second", LONG, empty).await);
-        yard.keep_for("third", 5 * MINUTE).await;
-        assert_eq!(yard.launched(), 3);
-        assert_eq!(order(&yard, None).await, Ordered::Now);
-        fill_as(&yard, "fourth", 2, 1).await;
-        end(&yard).await;
+        let sim = PoolWorld::new(10, &two_and_one()).await;
+        fill(&sim, 2, 1).await;
+        assert_eq!(order(&sim, Some(OperatorOrder::Drain)).await, Ordered::Now);
+        assert_eq!(order(&sim, Some(OperatorOrder::Drain)).await, Ordered::Already);
+        let empty = async || sim.machines().is_empty();
+        assert!(sim.keep("second", LONG, empty).await);
+        sim.keep_for("third", 5 * MINUTE).await;
+        assert_eq!(sim.launched(), 3);
+        assert_eq!(order(&sim, None).await, Ordered::Now);
+        fill_as(&sim, "fourth", 2, 1).await;
+        end(&sim).await;
     });
 }
 
 #[test]
 fn a_paused_pool_is_left_as_it_is() {
     on_virtual_time(async {
-        let yard = PoolWorld::new(10, &two_and_one()).await;
-        fill(&yard, 2, 1).await;
-        assert_eq!(order(&yard, Some(OperatorOrder::Pause)).await, Ordered::Now);
-        yard.configure(&ci("{name: always, hot: 1, stopped: 3}", "version: two", ""));
-        let lost = yard.machines().swap_remove(0).id;
-        yard.world.outside.fleet().lose(&lost);
-        yard.keep_for("second", 5 * MINUTE).await;
-        assert_eq!((yard.machines().len(), yard.launched()), (2, 3));
-        assert_eq!(order(&yard, None).await, Ordered::Now);
-        fill_as(&yard, "third", 1, 3).await;
-        end(&yard).await;
+        let sim = PoolWorld::new(10, &two_and_one()).await;
+        fill(&sim, 2, 1).await;
+        assert_eq!(order(&sim, Some(OperatorOrder::Pause)).await, Ordered::Now);
+        sim.configure(&ci("{name: always, hot: 1, stopped: 3}", "version: two", ""));
+        let lost = sim.machines().swap_remove(0).id;
+        sim.world.outside.fleet().lose(&lost);
+        sim.keep_for("second", 5 * MINUTE).await;
+        assert_eq!((sim.machines().len(), sim.launched()), (2, 3));
+        assert_eq!(order(&sim, None).await, Ordered::Now);
+        fill_as(&sim, "third", 1, 3).await;
+        end(&sim).await;
     });
 }

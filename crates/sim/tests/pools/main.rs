@@ -1,6 +1,7 @@
-//! Standby pools kept by the production engine, against models on virtual time.
+//! Tests of standby pools that the production engine keeps, against models on virtual time.
 //!
-//! Not here: what a plan says (`core::pool`), or seeds' worlds (`bullpen_sim::kernel`).
+//! Not here: the planner's decisions (`core::pool`), or worlds drawn from seeds
+//! (`bullpen_sim::kernel`).
 
 pub(crate) mod calls;
 pub(crate) mod converging;
@@ -22,7 +23,8 @@ use bullpen_sim::pool_world::PoolWorld;
 const MINUTE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(15 * 60);
 
-/// A pool `ci` with these entries, other keys and extensions. Its hot machines last the whole test.
+/// A pool `ci` with these schedule entries, other keys and extensions. No hot machine expires
+/// during the test.
 fn ci(schedule: &str, keys: &str, extensions: &str) -> String {
     format!(
         "
@@ -40,22 +42,22 @@ x-bullpen:
     )
 }
 
-/// Two hot machines and one that is stopped.
+/// A pool `ci` of two hot machines and one stopped machine.
 fn two_and_one() -> String {
     ci("{name: always, hot: 2, stopped: 1}", "", "")
 }
 
-/// A keeper makes the pool what is configured: so many hot and stopped, and nothing left to do.
-async fn fill(yard: &PoolWorld, hot: usize, stopped: usize) {
-    fill_as(yard, "first", hot, stopped).await;
+/// A keeper fills the pool to these numbers of hot and stopped machines, until its plan is empty.
+async fn fill(sim: &PoolWorld, hot: usize, stopped: usize) {
+    fill_as(sim, "first", hot, stopped).await;
 }
 
-async fn fill_as(yard: &PoolWorld, name: &str, hot: usize, stopped: usize) {
-    let full = async || yard.ready("ci").await == (hot, stopped) && yard.has_converged().await;
-    let filled = yard.keep(name, LONG, full).await;
-    assert!(filled, "{:?} {:?}", yard.checker.verdict(), yard.look().await);
+async fn fill_as(sim: &PoolWorld, name: &str, hot: usize, stopped: usize) {
+    let full = async || sim.ready("ci").await == (hot, stopped) && sim.has_converged().await;
+    let filled = sim.keep(name, LONG, full).await;
+    assert!(filled, "{:?} {:?}", sim.checker.verdict(), sim.look().await);
 }
 
-async fn end(yard: &PoolWorld) {
-    yard.end().await.unwrap_or_else(|why| panic!("{why}"));
+async fn end(sim: &PoolWorld) {
+    sim.end().await.unwrap_or_else(|why| panic!("{why}"));
 }

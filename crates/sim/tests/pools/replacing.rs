@@ -1,4 +1,6 @@
-//! Machines that are built otherwise than would be built now: all at once, or a few at a time.
+//! The keeper replaces outdated machines: all at once, or a few at a time.
+//!
+//! Not here: hot machines that reach their lifetime (`lifetimes`).
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -6,45 +8,46 @@ use std::collections::BTreeSet;
 use bullpen_core::class::Usage;
 use bullpen_core::ids::{InstanceId, SpecHash};
 use bullpen_core::instance::State;
+use bullpen_sim::calm_world::{self, IdleMachines};
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::pool_world::PoolWorld;
-use bullpen_sim::stage::{self, IdleMachines};
 
 use super::{LONG, MINUTE, ci, end, fill};
 
 const FOUR: &str = "{name: always, hot: 4, stopped: 4}";
 
-async fn ids(yard: &PoolWorld) -> BTreeSet<InstanceId> {
-    yard.records("ci").await.into_iter().map(|record| record.id).collect()
+async fn ids(sim: &PoolWorld) -> BTreeSet<InstanceId> {
+    sim.records("ci").await.into_iter().map(|record| record.id).collect()
 }
 
-/// Replaces all eight; returns the fewest that were ready, and the most there were, at any moment.
+/// Replaces all eight machines; returns the fewest ready machines and the most machines seen at any
+/// look.
 async fn replace(rollout: &str, max: u32, change: impl Fn(&PoolWorld)) -> (usize, usize) {
     let extension = format!(", rollout: {rollout}, max: {max}");
-    let yard = PoolWorld::new(20, &ci(FOUR, "version: one", &extension)).await;
-    fill(&yard, 4, 4).await;
-    let old = ids(&yard).await;
-    change(&yard);
-    if yard.has_converged().await {
-        yard.configure(&ci(FOUR, "version: two", &extension));
+    let sim = PoolWorld::new(20, &ci(FOUR, "version: one", &extension)).await;
+    fill(&sim, 4, 4).await;
+    let old = ids(&sim).await;
+    change(&sim);
+    if sim.has_converged().await {
+        sim.configure(&ci(FOUR, "version: two", &extension));
     }
     let (fewest, most) = (Cell::new(8), Cell::new(8));
     let done = async || {
-        let (hot, stopped) = yard.ready("ci").await;
+        let (hot, stopped) = sim.ready("ci").await;
         fewest.set(fewest.get().min(hot + stopped));
-        let records = yard.records("ci").await.into_iter();
+        let records = sim.records("ci").await.into_iter();
         let staying = records.filter(|it| !matches!(it.state, State::Terminating { .. }));
         most.set(most.get().max(staying.count()));
-        ids(&yard).await.is_disjoint(&old) && yard.has_converged().await
+        ids(&sim).await.is_disjoint(&old) && sim.has_converged().await
     };
     assert!(
-        yard.keep("second", 4 * LONG, done).await,
+        sim.keep("second", 4 * LONG, done).await,
         "{:?} {:?}",
-        yard.checker.verdict(),
-        yard.ready("ci").await
+        sim.checker.verdict(),
+        sim.ready("ci").await
     );
-    assert_eq!((yard.ready("ci").await, yard.launched()), ((4, 4), 16));
-    end(&yard).await;
+    assert_eq!((sim.ready("ci").await, sim.launched()), ((4, 4), 16));
+    end(&sim).await;
     (fewest.get(), most.get())
 }
 
@@ -54,7 +57,8 @@ fn immediate_replaces_all_at_once() {
     assert_eq!(fewest, 0);
 }
 
-/// A quarter of each kind more, and never fewer than there should be.
+/// The keeper launches a quarter of each tier in advance; ready machines never fall below the
+/// target.
 #[test]
 fn rolling_replaces_a_few_at_a_time_and_misses_none() {
     let (fewest, most) = on_virtual_time(replace("rolling", 20, |_| {}));
@@ -62,7 +66,7 @@ fn rolling_replaces_a_few_at_a_time_and_misses_none() {
     assert!(most <= 10, "{most}");
 }
 
-/// Without room for more, a quarter of each kind is missing at most.
+/// If the ceiling allows no machine in advance, at most a quarter of each tier is missing.
 #[test]
 fn rolling_under_a_full_ceiling_misses_a_quarter_at_most() {
     let (fewest, most) = on_virtual_time(replace("rolling", 8, |_| {}));
@@ -72,26 +76,27 @@ fn rolling_under_a_full_ceiling_misses_a_quarter_at_most() {
 
 #[test]
 fn a_new_image_replaces_all() {
-    on_virtual_time(replace("rolling", 20, |yard| yard.build_from("ami-2")));
+    on_virtual_time(replace("rolling", 20, |sim| sim.build_from("ami-2")));
 }
 
-/// Another version of Bullpen hashed what it built otherwise: that proves no difference.
+/// Spec hashes of two versions of Bullpen are not compared: they may differ for equal machines.
 #[test]
 pub(crate) fn a_machine_of_another_versions_hash_is_not_old() {
     on_virtual_time(async {
-        let world = stage::calm(7, 10).await;
-        let made = IdleMachines {
+        let world = calm_world::new(7, 10).await;
+        let older = IdleMachines {
             spec_hash: SpecHash::new("0:aa"),
             lasts: 60 * MINUTE,
             pooled: true,
             ..IdleMachines::plain("made before", Usage::OnDemand, 2)
         };
-        stage::furnish(&world, &made).await.expect("it is calm");
+        calm_world::add_machines(&world, &older).await.expect("it is calm");
         let config = ci("{name: always, hot: 2, stopped: 0}", "", "");
-        let yard =
-            PoolWorld::in_world(world, &config.replace("ci:", &format!("{}:", stage::POOL))).await;
-        yard.keep_for("first", 10 * MINUTE).await;
-        assert_eq!((yard.ready(stage::POOL).await, yard.launched()), ((2, 0), 2));
-        end(&yard).await;
+        let sim =
+            PoolWorld::in_world(world, &config.replace("ci:", &format!("{}:", calm_world::POOL)))
+                .await;
+        sim.keep_for("first", 10 * MINUTE).await;
+        assert_eq!((sim.ready(calm_world::POOL).await, sim.launched()), ((2, 0), 2));
+        end(&sim).await;
     });
 }

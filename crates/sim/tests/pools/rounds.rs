@@ -1,8 +1,9 @@
-//! A thousand jobs that pick from a pool while it is shrunk, replaced, stopped, drained or removed
-//! under them, with answers that are lost and calls that land late: no plan and no call of the pool
-//! touches what a job has.
+//! A thousand jobs pick machines from a pool while the test shrinks, replaces, stops, drains or
+//! removes the pool. Answers are lost and calls land late. No plan and no call of the pool may
+//! touch a machine that a job holds.
 //!
-//! Not here: that is seen by the checker, which looks at every plan and at every call that lands.
+//! Not here: the checker, which checks every plan and every call that lands
+//! (`bullpen_sim::checker`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -33,12 +34,12 @@ use super::side_by_side::side_by_side;
 
 const WORLDS: u64 = 10;
 const ROUNDS: u64 = 25;
-/// Pools of one world, each with rounds of its own.
+/// The pools of one world; each has its own rounds.
 const POOLS: [&str; 4] = ["ci", "nightly", "tests", "docs"];
-/// A job and what happens to its pool come within this of each other.
+/// A job and the change of its pool come at most this far apart.
 const TOGETHER: Duration = Duration::from_secs(4);
 
-/// What happens to a pool while a job picks.
+/// The change of a pool while a job picks a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Shrunk,
@@ -58,74 +59,76 @@ const CHANGES: [Change; 6] = [
     Change::Removed,
 ];
 
-/// What a pool is before a round: hot and stopped.
-const KEPT: [(u32, u32); 3] = [(2, 1), (3, 0), (0, 2)];
+/// The targets of a pool before a round: hot and stopped machines.
+const TARGETS: [(u32, u32); 3] = [(2, 1), (3, 0), (0, 2)];
 
-/// What is configured of one pool.
+/// The configuration of one pool.
 #[derive(Clone, Copy, Debug)]
-struct Promise {
-    kept: (u32, u32),
+struct PoolSettings {
+    targets: (u32, u32),
     version: u64,
     is_rolling: bool,
 }
 
-impl Promise {
-    const fn of(kept: (u32, u32), version: u64) -> Self {
-        Self { kept, version, is_rolling: false }
+impl PoolSettings {
+    const fn of(targets: (u32, u32), version: u64) -> Self {
+        Self { targets, version, is_rolling: false }
     }
 }
 
-/// How a job came by its machine, and of what kind that was.
+/// The outcome of one round: how the job got its machine, and the machine's tier before that.
 #[derive(Clone, Copy, Debug)]
-struct Came {
+struct RoundOutcome {
     change: Change,
     how: Option<MachineSource>,
     tier: Option<Tier>,
 }
 
-/// A yard, and what is configured in it.
-struct Field {
-    yard: PoolWorld,
-    promised: RefCell<BTreeMap<&'static str, Promise>>,
+/// A world, and the current configuration of its pools.
+struct ConfiguredWorld {
+    sim: PoolWorld,
+    settings: RefCell<BTreeMap<&'static str, PoolSettings>>,
 }
 
-impl Field {
-    fn promise(&self, pool: &'static str, promise: Option<Promise>) {
-        let mut promised = self.promised.borrow_mut();
-        match promise {
-            Some(promise) => drop(promised.insert(pool, promise)),
-            None => drop(promised.remove(pool)),
+impl ConfiguredWorld {
+    /// Configures a pool; `None` removes it.
+    fn configure(&self, pool: &'static str, new: Option<PoolSettings>) {
+        let mut settings = self.settings.borrow_mut();
+        match new {
+            Some(new) => drop(settings.insert(pool, new)),
+            None => drop(settings.remove(pool)),
         }
-        self.yard.configure(&config(&promised));
+        self.sim.configure(&config(&settings));
     }
 
     async fn order(&self, pool: &str, order: Option<OperatorOrder>) {
-        let ordered = pools::order(&self.yard.world.onlooker(), &PoolName::new(pool), order).await;
-        assert!(ordered.is_ok(), "it is calm outside: {ordered:?}");
+        let ordered = pools::order(&self.sim.world.onlooker(), &PoolName::new(pool), order).await;
+        assert!(ordered.is_ok(), "the onlooker has no faults: {ordered:?}");
     }
 
-    async fn change(&self, pool: &'static str, change: Change, was: Promise) {
-        let ((hot, stopped), next) = (was.kept, was.version + 1);
-        let promise = match change {
-            Change::Shrunk => Promise { kept: (hot / 2, 0), ..was },
-            Change::ReplacedAtOnce => Promise { version: next, ..was },
-            Change::ReplacedSlowly => Promise { version: next, is_rolling: true, ..was },
-            Change::Stopped => Promise { kept: (0, hot + stopped), ..was },
+    async fn change(&self, pool: &'static str, change: Change, was: PoolSettings) {
+        let ((hot, stopped), next) = (was.targets, was.version + 1);
+        let changed = match change {
+            Change::Shrunk => PoolSettings { targets: (hot / 2, 0), ..was },
+            Change::ReplacedAtOnce => PoolSettings { version: next, ..was },
+            Change::ReplacedSlowly => PoolSettings { version: next, is_rolling: true, ..was },
+            Change::Stopped => PoolSettings { targets: (0, hot + stopped), ..was },
             Change::Drained => return self.order(pool, Some(OperatorOrder::Drain)).await,
-            Change::Removed => return self.promise(pool, None),
+            Change::Removed => return self.configure(pool, None),
         };
-        self.promise(pool, Some(promise));
+        self.configure(pool, Some(changed));
     }
 
-    /// One job, and what happens to its pool.
-    async fn round(&self, pool: &'static str, dice: &Dice, number: u64) -> Came {
-        let promise = Promise::of(*dice.pick(&KEPT).expect("there are some"), 2 * number);
+    /// One job, and the change of its pool.
+    async fn round(&self, pool: &'static str, dice: &Dice, number: u64) -> RoundOutcome {
+        let targets = *dice.pick(&TARGETS).expect("the list is not empty");
+        let settings = PoolSettings::of(targets, 2 * number);
         self.order(pool, None).await;
-        self.promise(pool, Some(promise));
-        while self.yard.ready(pool).await == (0, 0) {
+        self.configure(pool, Some(settings));
+        while self.sim.ready(pool).await == (0, 0) {
             pass(Duration::from_secs(1)).await;
         }
-        let change = *dice.pick(&CHANGES).expect("there are some");
+        let change = *dice.pick(&CHANGES).expect("the list is not empty");
         let soon = || dice.between(Duration::ZERO, TOGETHER);
         let (first, second) = (soon(), soon());
         let lasts = dice.between(Duration::from_secs(2), Duration::from_secs(40));
@@ -133,34 +136,34 @@ impl Field {
         tokio::join!(
             async {
                 pass(first).await;
-                self.change(pool, change, promise).await;
+                self.change(pool, change, settings).await;
             },
             async {
                 pass(second).await;
-                self.yard.queue(&job, &format!("pool={pool}"), lasts);
+                self.sim.queue(&job, &format!("pool={pool}"), lasts);
             }
         );
         let tier = self.follow(&job).await;
-        let steps = self.yard.job(&job).await.map(|row| row.steps).unwrap_or_default();
+        let steps = self.sim.job(&job).await.map(|row| row.steps).unwrap_or_default();
         let how = steps.iter().rev().find_map(|step| match step.step {
             JobStep::Assigned { how, .. } => Some(how),
             _ => None,
         });
-        Came { change, how, tier }
+        RoundOutcome { change, how, tier }
     }
 
-    /// Waits for a job's end; the answer is what its machine was when it was claimed.
+    /// Waits for the end of a job; returns the tier that its machine had when it was claimed.
     async fn follow(&self, job: &str) -> Option<Tier> {
         let (id, mut tier) = (job.into(), None);
-        while !self.yard.world.jobs.is_over(&id) {
+        while !self.sim.world.jobs.is_over(&id) {
             pass(Duration::from_secs(2)).await;
             if tier.is_some() {
                 continue;
             }
-            let Some(held) = self.yard.job(job).await.and_then(|row| row.held().cloned()) else {
+            let Some(held) = self.sim.job(job).await.and_then(|row| row.held().cloned()) else {
                 continue;
             };
-            let record = self.yard.world.outside.ledger().read_now(&held.instance);
+            let record = self.sim.world.outside.ledger().read_now(&held.instance);
             if let Some(State::Claimed { tier: of, .. }) = record.map(|record| record.state) {
                 tier = Some(of);
             }
@@ -169,9 +172,9 @@ impl Field {
     }
 }
 
-fn config(promised: &BTreeMap<&str, Promise>) -> String {
+fn config(settings: &BTreeMap<&str, PoolSettings>) -> String {
     let (mut pools, mut extensions) = (String::new(), String::new());
-    for (name, Promise { kept: (hot, stopped), version, is_rolling }) in promised {
+    for (name, PoolSettings { targets: (hot, stopped), version, is_rolling }) in settings {
         let entry = format!("{{name: always, hot: {hot}, stopped: {stopped}}}");
         let pool = format!("{{runner: large, version: v{version}, schedule: [{entry}]}}");
         writeln!(pools, "  {name}: {pool}").expect("memory");
@@ -187,7 +190,7 @@ fn config(promised: &BTreeMap<&str, Promise>) -> String {
     )
 }
 
-/// Answers are lost, and calls land late.
+/// A world in which answers are lost and calls land late.
 async fn world(seed: u64) -> Arc<World> {
     let weather = Weather {
         lose_answer: 10,
@@ -202,40 +205,40 @@ async fn world(seed: u64) -> Arc<World> {
     world
 }
 
-/// So many rounds of each pool in one world; then everything heals, and the pools become what they
-/// should be.
-async fn rounds(seed: u64, count: u64) -> Result<Vec<Came>, String> {
-    let yard = PoolWorld::in_world(world(seed).await, &config(&BTreeMap::new())).await;
-    let field = Field { yard, promised: RefCell::default() };
-    let yard = &field.yard;
-    let (came, over) = (RefCell::new(Vec::new()), Cell::new(false));
-    let plot = async {
+/// Plays `count` rounds of each pool in one world; then the faults stop, and the pools must
+/// converge.
+async fn rounds(seed: u64, count: u64) -> Result<Vec<RoundOutcome>, String> {
+    let sim = PoolWorld::in_world(world(seed).await, &config(&BTreeMap::new())).await;
+    let configured = ConfiguredWorld { sim, settings: RefCell::default() };
+    let sim = &configured.sim;
+    let (outcomes, over) = (RefCell::new(Vec::new()), Cell::new(false));
+    let play = async {
         join_all(POOLS.iter().map(async |pool| {
             let dice = Dice::new(seed, pool);
             for number in 0..count {
-                let round = field.round(pool, &dice, number).await;
-                came.borrow_mut().push(round);
+                let outcome = configured.round(pool, &dice, number).await;
+                outcomes.borrow_mut().push(outcome);
             }
-            field.order(pool, None).await;
-            field.promise(pool, Some(Promise::of(KEPT[0], 2 * count)));
+            configured.order(pool, None).await;
+            configured.configure(pool, Some(PoolSettings::of(TARGETS[0], 2 * count)));
         }))
         .await;
-        yard.world.heal();
+        sim.world.heal();
         over.set(true);
         pending::<Infallible>().await
     };
-    let life = async { tokio::join!(Box::pin(plot), Box::pin(yard.serving("service"))).0 };
-    let converged = async || over.get() && yard.has_converged().await;
+    let life = async { tokio::join!(Box::pin(play), Box::pin(sim.serving("service"))).0 };
+    let converged = async || over.get() && sim.has_converged().await;
     let within = MINUTE * u32::try_from(10 * count).unwrap_or(u32::MAX);
-    if !yard.until(within, converged, life).await {
-        let verdict = yard.checker.verdict();
-        return Err(format!("seed {seed}: {verdict:?} {:?}", yard.look().await));
+    if !sim.until(within, converged, life).await {
+        let verdict = sim.checker.verdict();
+        return Err(format!("seed {seed}: {verdict:?} {:?}", sim.look().await));
     }
-    yard.end().await.map_err(|why| format!("seed {seed}: {why}"))?;
-    Ok(came.into_inner())
+    sim.end().await.map_err(|why| format!("seed {seed}: {why}"))?;
+    Ok(outcomes.into_inner())
 }
 
-/// Some rounds, for whoever wants to know whether a mistake is found.
+/// Enough rounds to find a planted bug.
 #[cfg(sabotage)]
 pub(crate) fn a_few_rounds() {
     for seed in 0..4 {
@@ -244,21 +247,24 @@ pub(crate) fn a_few_rounds() {
 }
 
 #[test]
-fn nobody_touches_what_a_job_has_picked_in_a_thousand_rounds() {
-    let (seeds, came) = ((0..WORLDS).collect::<Vec<_>>(), Mutex::new(Vec::new()));
+fn no_pool_touches_a_machine_that_a_job_picked_in_a_thousand_rounds() {
+    let (seeds, outcomes) = ((0..WORLDS).collect::<Vec<_>>(), Mutex::new(Vec::new()));
     side_by_side(&seeds, |seed| {
         let more = on_virtual_time(rounds(*seed, ROUNDS));
-        came.lock().unwrap().extend(more.unwrap_or_else(|why| panic!("{why}")));
+        outcomes.lock().unwrap().extend(more.unwrap_or_else(|why| panic!("{why}")));
     });
-    let came = came.into_inner().unwrap();
-    assert_eq!(came.len(), 1_000);
-    let count = |which: &dyn Fn(&Came) -> bool| came.iter().filter(|one| which(one)).count();
-    let unserved = count(&|one| one.how.is_none() && one.change != Change::Removed);
-    assert_eq!(unserved, 0, "only a pool that is gone serves nobody");
+    let outcomes = outcomes.into_inner().unwrap();
+    assert_eq!(outcomes.len(), 1_000);
+    let count = |which: &dyn Fn(&RoundOutcome) -> bool| {
+        outcomes.iter().filter(|round| which(round)).count()
+    };
+    let unserved = count(&|round| round.how.is_none() && round.change != Change::Removed);
+    assert_eq!(unserved, 0, "a job may stay unserved only if its pool is removed");
     for change in CHANGES {
-        let picked = count(&|one| one.change == change && one.how == Some(MachineSource::Picked));
+        let picked =
+            count(&|round| round.change == change && round.how == Some(MachineSource::Picked));
         assert!(picked >= 25, "{change:?}: {picked}");
     }
-    let started = count(&|one| one.tier == Some(Tier::Stopped));
-    assert!(started >= 100, "{started} of the machines had to be started");
+    let started = count(&|round| round.tier == Some(Tier::Stopped));
+    assert!(started >= 100, "workers started only {started} of the machines");
 }

@@ -1,4 +1,8 @@
-//! What goes wrong with a pool's machines, and what others do to them.
+//! A pool's machines fail to boot, and AWS or an outsider ends, starts or launches machines.
+//!
+//! An *outsider* is an operator or a program that calls the cloud directly.
+//!
+//! Not here: machines whose reports are forged (`hostile`).
 
 use std::time::Duration;
 
@@ -10,76 +14,77 @@ use bullpen_core::ports::{Fleet, Ledger, MachineState, Ports};
 use bullpen_core::request::TypePattern;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::pool_world::PoolWorld;
-use bullpen_sim::{load, stage};
+use bullpen_sim::{calm_world, load};
 
 use super::{LONG, MINUTE, ci, end, fill, fill_as, two_and_one};
 
-/// Three that do not boot are enough; then one is tried now and then, and one that boots is enough.
+/// Three machines that do not boot quarantine the pool. The keeper then tries one machine now and
+/// then, and the first machine that boots ends the quarantine.
 #[test]
 pub(crate) fn machines_that_do_not_boot_are_quarantined_until_one_does() {
     on_virtual_time(async {
-        let yard = PoolWorld::new(10, &two_and_one()).await;
-        yard.world.change_climate(|climate| climate.temper.warm_up_fails = 1_000);
-        let quarantined = async || yard.notes("ci").iter().any(|note| note.code() == "quarantined");
-        assert!(yard.keep("first", LONG, quarantined).await, "{:?}", yard.look().await);
-        assert!(yard.launched() <= 5, "two were replaced before the third had failed");
-        yard.keep_for("second", 40 * MINUTE).await;
-        let tried = yard.launched();
+        let sim = PoolWorld::new(10, &two_and_one()).await;
+        sim.world.change_climate(|climate| climate.temper.warm_up_fails = 1_000);
+        let quarantined = async || sim.notes("ci").iter().any(|note| note.code() == "quarantined");
+        assert!(sim.keep("first", LONG, quarantined).await, "{:?}", sim.look().await);
+        assert!(sim.launched() <= 5, "the keeper replaced more than two before the third failed");
+        sim.keep_for("second", 40 * MINUTE).await;
+        let tried = sim.launched();
         assert!((6..=9).contains(&tried), "{tried}");
-        assert_eq!(yard.ready("ci").await, (0, 0));
-        yard.world.change_climate(|climate| climate.temper.warm_up_fails = 0);
-        let full = async || yard.ready("ci").await == (2, 1) && yard.has_converged().await;
-        assert!(yard.keep("third", 90 * MINUTE, full).await, "{:?}", yard.look().await);
-        assert_eq!(yard.launched(), tried + 3, "one alone, and then the others");
-        end(&yard).await;
-        let ended = yard.checker.ended();
+        assert_eq!(sim.ready("ci").await, (0, 0));
+        sim.world.change_climate(|climate| climate.temper.warm_up_fails = 0);
+        let full = async || sim.ready("ci").await == (2, 1) && sim.has_converged().await;
+        assert!(sim.keep("third", 90 * MINUTE, full).await, "{:?}", sim.look().await);
+        assert_eq!(sim.launched(), tried + 3, "the keeper launches one, and then the other two");
+        end(&sim).await;
+        let ended = sim.checker.ended();
         assert_eq!(ended.get(&EndReason::FailedWarmUp), u64::try_from(tried).ok().as_ref());
     });
 }
 
 #[test]
-fn a_machine_that_somebody_ended_is_replaced() {
+fn a_machine_that_an_outsider_ended_is_replaced() {
     on_virtual_time(async {
-        let yard = PoolWorld::new(10, &two_and_one()).await;
-        fill(&yard, 2, 1).await;
+        let sim = PoolWorld::new(10, &two_and_one()).await;
+        fill(&sim, 2, 1).await;
         for (tier, name) in [(Tier::Hot, "second"), (Tier::Stopped, "third")] {
-            let lost = yard.idle("ci", tier).await.swap_remove(0).id;
-            yard.world.outside.fleet().lose(&lost);
-            fill_as(&yard, name, 2, 1).await;
-            let record = yard.world.outside.ledger().read(&lost).await.expect("calm");
+            let lost = sim.idle("ci", tier).await.swap_remove(0).id;
+            sim.world.outside.fleet().lose(&lost);
+            fill_as(&sim, name, 2, 1).await;
+            let record = sim.world.outside.ledger().read(&lost).await.expect("calm");
             assert!(record.is_some_and(|record| !matches!(record.state, State::Idle { .. })));
         }
-        assert_eq!(yard.launched(), 5);
-        end(&yard).await;
+        assert_eq!(sim.launched(), 5);
+        end(&sim).await;
     });
 }
 
 #[test]
-fn a_stopped_machine_that_somebody_started_is_stopped_again() {
+fn a_stopped_machine_that_an_outsider_started_is_stopped_again() {
     on_virtual_time(async {
-        let yard = PoolWorld::new(10, &two_and_one()).await;
-        fill(&yard, 2, 1).await;
-        let fleet = yard.world.outside.fleet();
-        let id = yard.idle("ci", Tier::Stopped).await.swap_remove(0).id;
+        let sim = PoolWorld::new(10, &two_and_one()).await;
+        fill(&sim, 2, 1).await;
+        let fleet = sim.world.outside.fleet();
+        let id = sim.idle("ci", Tier::Stopped).await.swap_remove(0).id;
         fleet.start(std::slice::from_ref(&id)).await.expect("calm");
         pass(MINUTE).await;
         let state = || fleet.snapshot().into_iter().find(|it| it.id == id).map(|it| it.state);
         assert_eq!(state(), Some(MachineState::Running));
-        fill_as(&yard, "second", 2, 1).await;
+        fill_as(&sim, "second", 2, 1).await;
         assert_eq!(state(), Some(MachineState::Stopped));
-        assert_eq!(yard.idle("ci", Tier::Stopped).await.swap_remove(0).id, id);
-        assert_eq!(yard.launched(), 3);
-        end(&yard).await;
+        assert_eq!(sim.idle("ci", Tier::Stopped).await.swap_remove(0).id, id);
+        assert_eq!(sim.launched(), 3);
+        end(&sim).await;
     });
 }
 
-/// It counts for nothing, it is given to nobody, and upkeep ends it.
+/// The planner does not count the machine, no job gets it, and upkeep ends it.
 #[test]
-fn a_machine_that_somebody_launched_with_our_tag_is_no_supply() {
+fn a_machine_that_an_outsider_launched_with_our_tag_is_no_supply() {
     on_virtual_time(async {
-        let world = stage::calm(7, 10).await;
-        let strange = LaunchRequest {
-            intent: IntentId::new("somebody's"),
+        let world = calm_world::new(7, 10).await;
+        let outsiders_launch = LaunchRequest {
+            intent: IntentId::new("an-outsiders"),
             class: load::classes().swap_remove(0),
             pool: Some(PoolName::new("ci")),
             usage: Usage::OnDemand,
@@ -88,15 +93,15 @@ fn a_machine_that_somebody_launched_with_our_tag_is_no_supply() {
             spec_hash: SpecHash::new("1:aa"),
             count: 1,
         };
-        let launched = world.outside.fleet().launch(&strange).await.expect("calm");
-        let stranger = &launched.machines[0].id;
-        let yard = PoolWorld::in_world(world, &two_and_one()).await;
-        fill(&yard, 2, 1).await;
-        assert_eq!(yard.launched(), 4);
-        let gone = async || yard.machines().iter().all(|machine| machine.id != *stranger);
-        assert!(yard.keep("second", 2 * LONG, gone).await, "{:?}", yard.machines());
-        assert_eq!(yard.ready("ci").await, (2, 1));
-        end(&yard).await;
+        let launched = world.outside.fleet().launch(&outsiders_launch).await.expect("calm");
+        let unknown = &launched.machines[0].id;
+        let sim = PoolWorld::in_world(world, &two_and_one()).await;
+        fill(&sim, 2, 1).await;
+        assert_eq!(sim.launched(), 4);
+        let gone = async || sim.machines().iter().all(|machine| machine.id != *unknown);
+        assert!(sim.keep("second", 2 * LONG, gone).await, "{:?}", sim.machines());
+        assert_eq!(sim.ready("ci").await, (2, 1));
+        end(&sim).await;
     });
 }
 
@@ -106,54 +111,54 @@ const NOTICE: Duration = Duration::from_secs(120);
 #[test]
 fn a_hot_spot_machine_is_replaced_at_the_notice() {
     on_virtual_time(async {
-        let yard = PoolWorld::new(10, &ci("{name: always, hot: 2, stopped: 1}", "", SPOT)).await;
-        fill(&yard, 2, 1).await;
-        let usages: Vec<_> = yard.machines().iter().map(|machine| machine.usage).collect();
+        let sim = PoolWorld::new(10, &ci("{name: always, hot: 2, stopped: 1}", "", SPOT)).await;
+        fill(&sim, 2, 1).await;
+        let usages: Vec<_> = sim.machines().iter().map(|machine| machine.usage).collect();
         assert_eq!(usages.iter().filter(|usage| **usage == Usage::Spot).count(), 2);
-        let taken = yard.idle("ci", Tier::Hot).await.swap_remove(0).id;
+        let taken = sim.idle("ci", Tier::Hot).await.swap_remove(0).id;
         let replaced = async || {
-            let ends = yard.records("ci").await.into_iter().any(|record| {
+            let ends = sim.records("ci").await.into_iter().any(|record| {
                 record.id == taken && matches!(record.state, State::Terminating { .. })
             });
-            yard.launched() == 4 && (ends || yard.records("ci").await.len() == 3)
+            sim.launched() == 4 && (ends || sim.records("ci").await.len() == 3)
         };
-        let keeper = yard.keeper("second");
+        let keeper = sim.keeper("second");
         let within = NOTICE.saturating_sub(Duration::from_secs(30));
         let in_time = tokio::select! {
             biased;
-            () = yard.world.outside.fleet().reclaim(&taken) => false,
-            in_time = yard.until(within, replaced, yard.keeping(&keeper)) => in_time,
+            () = sim.world.outside.fleet().reclaim(&taken) => false,
+            in_time = sim.until(within, replaced, sim.keeping(&keeper)) => in_time,
         };
-        assert!(in_time, "{:?}", yard.look().await);
+        assert!(in_time, "{:?}", sim.look().await);
     });
 }
 
-/// Its job may be over in time, or may not: the pool ends nothing under it.
+/// The job may or may not finish before AWS takes the machine: the pool does not end it either way.
 #[test]
 fn a_spot_machine_is_not_replaced_under_its_job() {
     on_virtual_time(async {
-        let yard = PoolWorld::new(10, &ci("{name: always, hot: 1, stopped: 0}", "", SPOT)).await;
-        fill(&yard, 1, 0).await;
-        let taken = yard.idle("ci", Tier::Hot).await.swap_remove(0).id;
-        yard.queue("7", "pool=ci", 20 * MINUTE);
+        let sim = PoolWorld::new(10, &ci("{name: always, hot: 1, stopped: 0}", "", SPOT)).await;
+        fill(&sim, 1, 0).await;
+        let taken = sim.idle("ci", Tier::Hot).await.swap_remove(0).id;
+        sim.queue("7", "pool=ci", 20 * MINUTE);
         let runs = async || {
-            let record = yard.world.outside.ledger().read_now(&taken).expect("it has one");
+            let record = sim.world.outside.ledger().read_now(&taken).expect("it has one");
             matches!(record.state, State::Running { .. })
         };
-        let service = yard.serving("one");
+        let service = sim.serving("one");
         let life = async {
-            assert!(yard.until(LONG, runs, service).await, "{:?}", yard.job("7").await);
-            let service = yard.serving("two");
+            assert!(sim.until(LONG, runs, service).await, "{:?}", sim.job("7").await);
+            let service = sim.serving("two");
             let never = async || !runs().await;
-            let ended = yard.until(NOTICE.saturating_sub(Duration::from_secs(5)), never, service);
+            let ended = sim.until(NOTICE.saturating_sub(Duration::from_secs(5)), never, service);
             tokio::select! {
                 biased;
-                () = yard.world.outside.fleet().reclaim(&taken) => panic!("not so soon"),
-                ended = ended => assert!(!ended, "{:?}", yard.checker.verdict()),
+                () = sim.world.outside.fleet().reclaim(&taken) => panic!("the notice was shorter"),
+                ended = ended => assert!(!ended, "{:?}", sim.checker.verdict()),
             }
         };
         life.await;
         assert!(runs().await);
-        assert!(yard.checker.verdict().is_none());
+        assert!(sim.checker.verdict().is_none());
     });
 }

@@ -1,9 +1,11 @@
-//! Work on every processor: a world is one thread's, and there are many worlds.
+//! Runs many worlds in parallel, each on one thread.
+//!
+//! Not here: the worlds.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Does `each` to every item, in order, as many at once as there are processors.
+/// Calls `each` for every item, starting in order, on as many threads as there are processors.
 pub(crate) fn side_by_side<T: Sync>(items: &[T], each: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let work = || {

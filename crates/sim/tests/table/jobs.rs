@@ -1,37 +1,41 @@
-//! The planted bugs of the service, which serves jobs: those that a seed finds, and those that break no
-//! invariant, which a scenario finds because it says what must happen, and how soon.
+//! The planted bugs of the service, which serves jobs. Seeds find some. Others violate no
+//! invariant; a scenario finds them, because it says what must happen and how soon.
 //!
-//! Not here: the mistakes themselves (`sabotage!` where each is planted).
+//! Not here: the mistakes themselves (`sabotage!` in the code).
 
 use bullpen_core::invariants::Invariant::{EveryJobEnds, OneOwner};
 
 use super::{Bug, bug};
 
-/// Those that seeds find.
+/// The bugs that seeds find.
 pub(crate) const BUGS: &[Bug] = &[
-    bug("failures-are-not-told", &[EveryJobEnds], "a job is given up and its author not told"),
+    bug(
+        "failures-are-not-told",
+        &[EveryJobEnds],
+        "the service gives a job up without telling its author",
+    ),
     bug(
         "only-webhooks-are-believed",
         &[EveryJobEnds],
-        "jobs that no webhook announced are not looked for",
+        "the service does not search for jobs that no webhook announced",
     ),
     bug(
         "ends-are-only-heard-of",
         &[EveryJobEnds],
-        "GitHub is not asked about a job whose end nobody announced",
+        "the service does not ask GitHub about a job whose end no webhook announced",
     ),
     bug("ends-release-nothing", &[EveryJobEnds], "a job that is over keeps its machine"),
-    bug("forks-are-trusted", &[OneOwner], "a machine is kept on which a fork's code ran"),
+    bug("forks-are-trusted", &[OneOwner], "the service keeps a machine that ran a fork's code"),
     bug("unlisted-labels-are-owned", &[OneOwner], "a runner has labels of jobs that are not ours"),
     bug(
         "all-repositories-trust-each-other",
         &[OneOwner, EveryJobEnds],
-        "machines are handed on between repositories",
+        "repositories share machines",
     ),
 ];
 
-/// One that a scenario finds.
-pub(crate) struct Told {
+/// A bug that a scenario finds.
+pub(crate) struct ScenarioBug {
     /// Its name in `sabotage!`.
     pub(crate) name: &'static str,
     /// The mistake.
@@ -40,74 +44,74 @@ pub(crate) struct Told {
     pub(crate) scenario: &'static str,
 }
 
-/// Those that scenarios find.
-pub(crate) const TOLD: &[Told] = &[
-    Told {
+/// The bugs that scenarios find.
+pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
+    ScenarioBug {
         name: "jobs-have-no-deadline",
-        mistake: "a job that finds no room waits for ever",
+        mistake: "a job that finds no capacity waits for ever",
         scenario: "pain1_no_job_waits_for_ever",
     },
-    Told {
+    ScenarioBug {
         name: "setbacks-never-count",
-        mistake: "what fails is tried until the deadline",
+        mistake: "the service repeats a failing attempt until the deadline",
         scenario: "pain1_no_job_waits_for_ever",
     },
-    Told {
+    ScenarioBug {
         name: "overflow-wakes-nobody",
-        mistake: "a job that its pool passes on is found by the sweep",
+        mistake: "a job that overflowed its pool waits for the sweep",
         scenario: "a_pool_that_has_nothing_passes_its_job_on_at_once",
     },
-    Told {
+    ScenarioBug {
         name: "nothing-is-exchanged",
-        mistake: "each of two jobs keeps the machine that the other runs on",
+        mistake: "two jobs that took each other's runners do not exchange machines",
         scenario: "pain7_stolen_runners_are_exchanged",
     },
-    Told {
+    ScenarioBug {
         name: "outages-count-as-attempts",
-        mistake: "a job is given up because GitHub was down for a while",
+        mistake: "the service gives a job up because GitHub was down for a while",
         scenario: "pain21_a_row_knows_why_its_job_waited",
     },
-    Told {
+    ScenarioBug {
         name: "ceilings-count-as-attempts",
-        mistake: "a job is given up because there was no room for a while",
+        mistake: "the service gives a job up because it waited under a ceiling",
         scenario: "pain22_jobs_at_the_ceiling_wait_in_line",
     },
-    Told {
+    ScenarioBug {
         name: "foreign-repositories-are-served",
         mistake: "a signed webhook of another owner's repository launches a machine",
         scenario: "strangers_are_not_served",
     },
-    Told {
+    ScenarioBug {
         name: "foreign-installations-are-served",
         mistake: "a signed webhook of another installation launches a machine",
         scenario: "strangers_are_not_served",
     },
-    Told {
+    ScenarioBug {
         name: "forks-get-used-machines",
-        mistake: "code that is not trusted is given a machine that trusted code ran on",
+        mistake: "untrusted code gets a machine that trusted code ran on",
         scenario: "pain24_a_forks_code_gets_no_used_machine",
     },
-    Told {
+    ScenarioBug {
         name: "used-machines-under-unbound-labels",
-        mistake: "a used machine is offered under labels that a fork's job may carry",
+        mistake: "a used machine gets a runner with labels that a fork's job may carry",
         scenario: "pain24_a_fork_takes_no_runner_on_a_used_machine",
     },
-    Told {
+    ScenarioBug {
         name: "unknown-origin-is-trusted",
-        mistake: "code is trusted because GitHub does not say whose it is",
+        mistake: "the service trusts code whose origin GitHub does not say",
         scenario: "pain24_code_of_unknown_origin_gets_no_used_machine",
     },
-    Told {
+    ScenarioBug {
         name: "turns-are-not-taken",
-        mistake: "the first in the alphabet is always served next",
+        mistake: "the service always serves the alphabetically first repository next",
         scenario: "pain22_jobs_at_the_ceiling_wait_in_line",
     },
-    Told {
+    ScenarioBug {
         name: "label-policy-allows-everything",
         mistake: "a label may ask for any image and any machine",
         scenario: "strangers_the_label_policy_is_kept",
     },
-    Told {
+    ScenarioBug {
         name: "labels-of-other-runs-are-owned",
         mistake: "a runner may have the label of another run",
         scenario: "strangers_labels_of_others_refuse_the_job",

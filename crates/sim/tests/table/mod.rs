@@ -1,7 +1,8 @@
-//! The planted bugs: what each is called, the mistake it is, and as what it must be found.
+//! The planted bugs of the engine: the name, the mistake, and the invariants that each must
+//! violate.
 //!
-//! Not here: those of the service ([`jobs`]) and of pools ([`pools`]), the mistakes themselves (`sabotage!` where each is
-//! planted).
+//! Not here: bugs of the service ([`jobs`]), of pools ([`pools`]) and about strangers
+//! ([`strangers`]), or the mistakes themselves (`sabotage!` in the code).
 
 use bullpen_core::invariants::Invariant::{
     self, Ceilings, Conservation, EveryJobEnds, NoGhosts, NoMissedWarm, OneOwner, Protected,
@@ -17,7 +18,7 @@ pub(crate) struct Bug {
     pub(crate) name: &'static str,
     /// The mistake.
     pub(crate) mistake: &'static str,
-    /// The invariants that it breaks; whichever breaks first is what it is found as.
+    /// The invariants that it may violate; the first violation must be one of these.
     pub(crate) found_as: &'static [Invariant],
 }
 
@@ -29,7 +30,7 @@ pub(crate) const fn bug(
     Bug { name, mistake, found_as }
 }
 
-/// All of them.
+/// All bugs of the engine that seeds find.
 pub(crate) const BUGS: &[Bug] = &[
     // Ownership and its fences.
     bug(
@@ -37,115 +38,131 @@ pub(crate) const BUGS: &[Bug] = &[
         &[OneOwner, Protected],
         "an assignment overwrites a newer order",
     ),
-    bug("release-does-not-fence", &[OneOwner], "a release leaves the generation as it was"),
+    bug("release-does-not-fence", &[OneOwner], "a release does not raise the generation"),
     bug(
         "unknown-claim-is-won",
         &[EveryJobEnds, OneOwner],
-        "a claim without an answer counts as won if anyone has the machine",
+        "a worker counts a claim without an answer as won if the machine has any owner",
     ),
     bug(
         "withdrawal-forgets-assigned",
         &[OneOwner, Protected],
-        "a withdrawal erases that something was assigned",
+        "a withdrawal erases the record of an assignment from the mailbox",
     ),
     bug(
         "idle-before-acknowledgement",
         &[OneOwner, Protected],
-        "a machine is idle once its withdrawal is stored, not once it is acknowledged",
+        "a release makes a machine idle once its withdrawal is stored, before the acknowledgement",
     ),
     bug(
         "superseded-goes-on",
         &[EveryJobEnds, OneOwner, Protected],
-        "a process does not stand down when another carries its request on",
+        "a process does not stop when another process resumes its request",
     ),
     bug(
         "token-without-incarnation",
         &[Protected, OneOwner, EveryJobEnds, Conservation],
-        "a request that is made anew launches under the tokens of the last time",
+        "a new incarnation of a request launches under the client tokens of the last",
     ),
-    // Who may end what.
-    bug("busy-is-gone", &[Protected], "GitHub's 422 is taken for 404"),
+    // Protection of machines.
+    bug("busy-is-gone", &[Protected], "a release takes GitHub's 422 for a 404"),
     bug(
         "register-by-not-judged",
         &[OneOwner, Protected],
-        "a 404 is believed while the agent may still register",
+        "a release believes a 404 while the agent may still register",
     ),
-    bug("outage-ends-machines", &[Protected], "a machine ends because GitHub is down"),
-    bug("systemic-is-the-machines", &[Protected], "a systemic failure counts as the machine's own"),
+    bug("outage-ends-machines", &[Protected], "a release ends a machine because GitHub is down"),
+    bug(
+        "systemic-is-the-machines",
+        &[Protected],
+        "the engine counts a systemic failure as the machine's own",
+    ),
     bug(
         "agent-stops-under-a-job",
         &[Protected],
-        "an agent told to stop does not look whether a job runs",
+        "an agent obeys a stop without checking whether a job runs",
     ),
-    bug("cancel-ends-warm-machines", &[Protected], "a cancellation ends what it should give back"),
+    bug(
+        "cancel-ends-warm-machines",
+        &[Protected],
+        "a cancelled request ends warm machines that it should return",
+    ),
     bug(
         "created-always-ends",
         &[Protected],
-        "a created machine ends although it is warm and may run a job",
+        "a release ends a created machine that is warm and may run a job",
     ),
     bug(
         "warm-up-judged-before-the-drain",
         &[OneOwner, Protected],
-        "whether a machine is warm is judged before its assignment is withdrawn",
+        "a release judges the warm-up before it withdraws the assignment",
     ),
     bug(
         "reaper-skips-the-handshake",
         &[Protected],
-        "the reaper ends claimed and created machines outright",
+        "the reaper ends claimed and created machines without a withdrawal",
     ),
-    bug("reaper-trusts-its-clock", &[Protected], "the reaper leaves no room for skew"),
+    bug("reaper-trusts-its-clock", &[Protected], "the reaper allows for no clock skew"),
     bug(
         "impatient-for-the-acknowledgement",
         &[Protected],
-        "a machine ends if its agent has not acknowledged at once",
+        "a release ends a machine whose agent has not acknowledged at once",
     ),
     bug(
         "reconcile-without-grace",
         &[Protected],
-        "a machine that is not visible yet counts as gone",
+        "reconciliation counts a machine that is not visible yet as gone",
     ),
     bug(
         "orphans-despite-their-intent",
         &[Protected],
-        "a machine without a record is ended under a live intent",
+        "reconciliation ends a machine without a record although its launch intent is live",
     ),
     // Machines and records.
-    bug("reaper-forgets-created", &[Conservation], "no reaper looks at created machines"),
-    bug("reaper-forgets-idle", &[Conservation], "no reaper looks at idle machines"),
-    bug("reaper-forgets-claimed", &[Conservation], "no reaper looks at claimed machines"),
-    bug("reaper-forgets-running", &[Conservation], "no reaper looks at running machines"),
-    bug("reaper-forgets-releasing", &[Conservation], "no reaper goes on with a release"),
+    bug("reaper-forgets-created", &[Conservation], "the reaper skips created machines"),
+    bug("reaper-forgets-idle", &[Conservation], "the reaper skips idle machines"),
+    bug("reaper-forgets-claimed", &[Conservation], "the reaper skips claimed machines"),
+    bug("reaper-forgets-running", &[Conservation], "the reaper skips running machines"),
+    bug("reaper-forgets-releasing", &[Conservation], "the reaper does not resume a release"),
     bug(
         "terminate-is-not-confirmed",
         &[Conservation],
-        "a machine is buried when the cloud was asked, not when it confirmed",
+        "a record becomes terminated when the cloud is asked, not when it confirms",
     ),
     bug(
         "launch-before-the-intent",
         &[Conservation],
-        "machines are launched before the intent is stored",
+        "the engine launches machines before it stores the launch intent",
     ),
     bug(
         "ceiling-is-only-advice",
         &[Conservation, Ceilings],
-        "machines are launched although nothing was reserved",
+        "the engine launches machines without a reservation",
     ),
     bug(
         "rest-returned-before-recording",
         &[Conservation],
-        "a reservation is returned before what came is recorded",
+        "the engine returns a reservation before it records the launched machines",
     ),
-    bug("intent-given-back-early", &[Conservation], "an intent is given back before its deadline"),
-    bug("new-token-for-each-try", &[Conservation], "a launch that is made again has another token"),
-    bug("ghosts-are-left", &[NoGhosts], "runners without a machine are never removed"),
+    bug(
+        "intent-given-back-early",
+        &[Conservation],
+        "the engine gives a launch intent back before its deadline",
+    ),
+    bug("new-token-for-each-try", &[Conservation], "a repeated launch has another client token"),
+    bug("ghosts-are-left", &[NoGhosts], "the sweep never removes runners without a machine"),
     bug(
         "ghosts-need-not-be-offline",
         &[NoGhosts, EveryJobEnds],
-        "a runner that listens is removed as a ghost",
+        "the sweep removes a runner that listens as a ghost",
     ),
     // Requests.
-    bug("skip-directory-confirmation", &[NoMissedWarm], "an empty poll is believed"),
-    bug("fault-is-a-lost-race", &[NoMissedWarm], "a candidate is dropped for a transient fault"),
+    bug("skip-directory-confirmation", &[NoMissedWarm], "a request believes an empty poll"),
+    bug(
+        "fault-is-a-lost-race",
+        &[NoMissedWarm],
+        "a worker drops a candidate because of a transient fault",
+    ),
     bug("top-up-ignores-what-came", &[EveryJobEnds], "a top-up asks for all runners again"),
     bug(
         "resume-forgets-what-runs",
@@ -155,21 +172,33 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "acknowledged-is-registered",
         &[EveryJobEnds, NoGhosts],
-        "a runner counts when its assignment is acknowledged",
+        "a request counts a runner when its assignment is acknowledged",
     ),
     bug(
         "signals-of-any-generation",
         &[EveryJobEnds, OneOwner, Protected],
-        "a signal of an earlier owner counts",
+        "a request counts a signal of an earlier owner",
     ),
-    bug("checks-have-no-end", &[EveryJobEnds], "a machine that says nothing is waited for"),
-    bug("waits-past-the-deadline", &[EveryJobEnds], "a request waits for room past its deadline"),
-    bug("failure-undoes-nothing", &[EveryJobEnds], "a failed request keeps what it has"),
-    bug("release-takes-running-only", &[EveryJobEnds], "a release leaves what is not running yet"),
+    bug("checks-have-no-end", &[EveryJobEnds], "a request waits for a silent machine for ever"),
+    bug(
+        "waits-past-the-deadline",
+        &[EveryJobEnds],
+        "a request waits for capacity past its deadline",
+    ),
+    bug("failure-undoes-nothing", &[EveryJobEnds], "a failed request keeps its machines"),
+    bug("release-takes-running-only", &[EveryJobEnds], "a release skips machines that do not run"),
     bug("judge-ignores-usage", &[EveryJobEnds], "a spot machine serves an on-demand request"),
-    bug("judge-ignores-types", &[EveryJobEnds], "a machine serves that is of no allowed type"),
-    bug("judge-ignores-trust", &[EveryJobEnds], "a machine serves on which others' code ran"),
-    bug("judge-ignores-the-image", &[EveryJobEnds], "a machine serves that was built otherwise"),
-    bug("claims-what-has-expired", &[EveryJobEnds], "an idle machine is claimed after its time"),
-    bug("uses-never-counted", &[EveryJobEnds], "a machine serves for ever"),
+    bug("judge-ignores-types", &[EveryJobEnds], "a machine of no allowed type serves a request"),
+    bug(
+        "judge-ignores-trust",
+        &[EveryJobEnds],
+        "a machine that another trust group used serves a request",
+    ),
+    bug("judge-ignores-the-image", &[EveryJobEnds], "an outdated machine serves a request"),
+    bug(
+        "claims-what-has-expired",
+        &[EveryJobEnds],
+        "a worker claims an idle machine after its deadline",
+    ),
+    bug("uses-never-counted", &[EveryJobEnds], "a machine serves without a limit of uses"),
 ];

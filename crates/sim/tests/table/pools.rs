@@ -1,11 +1,11 @@
-//! The planted bugs of standby pools: each breaks one of the tests that pools have anyway.
+//! The planted bugs of standby pools: each must make one of the tests in `tests/pools` fail.
 //!
-//! Not here: the mistakes themselves (`sabotage!` where each is planted), the tests (`tests/pools`).
+//! Not here: the mistakes themselves (`sabotage!` in the code), the tests (`tests/pools`).
 
 use crate::pools::{calls, converging, crashes, hostile, keepers, replacing, rounds, troubles};
 
-/// One that a test finds.
-pub(crate) struct Broken {
+/// A bug that a test finds.
+pub(crate) struct TestBug {
     /// Its name in `sabotage!`.
     pub(crate) name: &'static str,
     /// The mistake.
@@ -14,91 +14,91 @@ pub(crate) struct Broken {
     pub(crate) test: fn(),
 }
 
-/// Those that tests of pools find.
-pub(crate) const BROKEN: &[Broken] = &[
-    Broken {
+/// The bugs that tests of pools find.
+pub(crate) const BUGS: &[TestBug] = &[
+    TestBug {
         name: "one-bad-report-fails-the-batch",
-        mistake: "a report that cannot be read is a fault of the store",
+        mistake: "the engine takes an unreadable report for a fault of the store",
         test: hostile::hostile_machines_cost_nobody_else_anything,
     },
-    Broken {
+    TestBug {
         name: "future-generations-acknowledge",
-        mistake: "a removal of a generation that was never assigned counts",
+        mistake: "a release accepts a removal of a generation that was never assigned",
         test: hostile::a_forged_removal_returns_no_machine,
     },
-    Broken {
+    TestBug {
         name: "removals-deny-assignments",
-        mistake: "a machine that says that its own assignment was removed comes back as never used",
-        test: hostile::a_machine_cannot_deny_whose_it_was,
+        mistake: "a machine that reports its own assignment as removed returns as never used",
+        test: hostile::a_machine_cannot_deny_its_owner,
     },
-    Broken {
+    TestBug {
         name: "used-machines-are-excused",
-        mistake: "a machine that jobs ran on is given back as often as it names a cause elsewhere",
+        mistake: "a used machine returns as often as it blames GitHub",
         test: hostile::a_used_machine_excuses_itself_once,
     },
-    Broken {
+    TestBug {
         name: "beats-extend-the-hard-cap",
-        mistake: "a machine that says that it is busy is kept for as long as it says so",
+        mistake: "the reaper keeps a machine for as long as it reports a running job",
         test: hostile::forged_beats_keep_a_machine_no_longer_than_its_cap,
     },
-    Broken {
+    TestBug {
         name: "jobs-fail-warm-ups",
-        mistake: "a machine that was warm is believed that it never was",
+        mistake: "the planner believes a warm machine's report of a failed warm-up",
         test: hostile::machines_that_were_warm_do_not_quarantine_their_pool,
     },
-    Broken {
+    TestBug {
         name: "machines-are-asked-before-their-cap",
-        mistake: "a release past its cap waits for what the machine says",
-        test: hostile::a_release_ends_at_its_cap_whatever_the_machine_says,
+        mistake: "a release past its cap waits for the machine's report",
+        test: hostile::a_release_ends_at_its_cap_despite_forged_reports,
     },
-    Broken {
+    TestBug {
         name: "plan-without-safety-filter",
-        mistake: "a plan does not ask whether somebody uses a machine",
+        mistake: "the planner does not check whether a machine is in use",
         test: rounds::a_few_rounds,
     },
-    Broken {
+    TestBug {
         name: "pool-ends-like-an-operator",
-        mistake: "the same, and nothing refuses to carry it out",
+        mistake: "the same, and the transition function does not refuse it",
         test: rounds::a_few_rounds,
     },
-    Broken {
+    TestBug {
         name: "stop-without-the-fence",
-        mistake: "a stop is sent that no record names",
+        mistake: "the engine sends a stop that no record names",
         test: rounds::a_few_rounds,
     },
-    Broken {
+    TestBug {
         name: "stopping-is-gone",
-        mistake: "a machine that is being stopped is replaced",
-        test: converging::an_empty_pool_becomes_what_its_schedule_promises,
+        mistake: "the planner replaces a machine that is stopping",
+        test: converging::an_empty_pool_is_filled_to_its_schedule,
     },
-    Broken {
+    TestBug {
         name: "hashes-across-versions",
-        mistake: "a machine is old because its hash was made by another version",
+        mistake: "the planner compares spec hashes of different versions",
         test: replacing::a_machine_of_another_versions_hash_is_not_old,
     },
-    Broken {
+    TestBug {
         name: "launch-before-the-journal",
-        mistake: "a launch is made that is in no journal",
+        mistake: "the keeper launches before it writes the journal",
         test: crashes::a_keeper_that_dies_at_any_await_of_filling_leaves_nothing,
     },
-    Broken {
+    TestBug {
         name: "leases-are-taken",
-        mistake: "a lease is taken that somebody holds",
+        mistake: "a keeper takes a lease that another keeper holds",
         test: keepers::one_of_two_keepers_keeps_a_pool,
     },
-    Broken {
+    TestBug {
         name: "pools-ignore-ceilings",
-        mistake: "a pool launches whatever a ceiling says",
+        mistake: "a pool launches beyond its ceilings",
         test: converging::shared_ceilings_hold_while_launches_are_in_flight,
     },
-    Broken {
+    TestBug {
         name: "boots-are-forgotten",
-        mistake: "what does not boot is launched again and again",
+        mistake: "the planner forgets that machines did not boot, and never quarantines",
         test: troubles::machines_that_do_not_boot_are_quarantined_until_one_does,
     },
-    Broken {
+    TestBug {
         name: "journals-are-always-written",
-        mistake: "a look that found nothing new is written down",
+        mistake: "the keeper writes the journal after a look that changed nothing",
         test: calls::a_pool_that_has_converged_costs_no_write_but_its_lease,
     },
 ];

@@ -1,4 +1,4 @@
-//! The rules on made-up scripts, and the real ones as bash and shellcheck read them.
+//! The rules on made-up scripts, and checks of the real scripts by bash and shellcheck.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,14 +24,14 @@ fn file(path: &str, text: &str) -> File {
     File { path: path.to_owned(), text: text.to_owned() }
 }
 
-/// What is said of a list, a script and its explanation.
+/// The findings on a list, a script and its explanation.
 fn said(list: &str, path: &str, script: &str) -> Vec<String> {
     let readme = file(README, "| `AWS_REGION` | where |\n");
     let files = [file(DOCUMENT, list), readme, file(path, script)];
     check(&files).into_iter().map(|finding| finding.text).collect()
 }
 
-/// That there is one thing to say, and what.
+/// Asserts that there is one finding, with this text.
 fn one(list: &str, path: &str, script: &str, part: &str) {
     let said = said(list, path, script);
     assert!(said.len() == 1 && said[0].contains(part), "{said:?}");
@@ -83,7 +83,7 @@ fn a_script_talks_to_github_and_aws_alone() {
     one(LIST, PATH, &with("curl https://api.github.com.example.org/x"), "example.org");
 }
 
-/// The repository's own scripts, with what they share.
+/// The repository's own scripts and their libraries.
 fn ours(place: &Place) -> Vec<PathBuf> {
     let root = place.root.join(SCRIPTS);
     let mut paths = Vec::new();

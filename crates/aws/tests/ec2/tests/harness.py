@@ -1,6 +1,6 @@
-"""The server as a child process, a client of it, and the furniture that most tests need.
+"""The server as a child process, its client, and helpers for the tests.
 
-One server serves all tests of a run; each begins with a reset one.
+One server serves all tests of a run; each test begins with a reset.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IMAGES = {
     image["architecture"]: image["ami_id"]
     for image in json.loads((PACKAGE / "images.json").read_text())
 }
-# How long anything may take on a busy machine. Nothing waits this long unless it fails.
+# The longest wait on a busy machine; only a failing test waits this long.
 PATIENCE = 30.0
 
 
@@ -38,7 +38,7 @@ class Server:
             [sys.executable, "-B", "-m", PACKAGE.name, *arguments],
             cwd=PACKAGE.parent,
             stdout=subprocess.PIPE,
-            # What moto trips over is printed there; some tests make it.
+            # moto prints its errors there, and some tests provoke them.
             stderr=subprocess.DEVNULL,
             text=True,
         )
@@ -82,7 +82,7 @@ def shared() -> Server:
 
 
 class Case(unittest.TestCase):
-    """A test with a server that has only what moto has at its start."""
+    """A test with a server in its state at the start."""
 
     server: Server
 
@@ -101,7 +101,7 @@ class Case(unittest.TestCase):
         self.admin("POST", "clock", {"advance": seconds})
 
     def refused(self, call: Any, **named: Any) -> tuple[str, int]:
-        """The code and the status that a call is refused with."""
+        """The error code and the status of a call that the server refuses."""
         with self.assertRaises(ClientError) as caught:
             call(**named)
         answer = caught.exception.response
@@ -117,17 +117,17 @@ class Case(unittest.TestCase):
         return found["Subnets"][0]["SubnetId"]
 
     def template(self, **data: Any) -> str:
-        made = self.ec2.create_launch_template(
+        created = self.ec2.create_launch_template(
             LaunchTemplateName="template", LaunchTemplateData={"ImageId": self.image()} | data
         )
-        return made["LaunchTemplate"]["LaunchTemplateId"]
+        return created["LaunchTemplate"]["LaunchTemplateId"]
 
     def run_one(self, **named: Any) -> str:
         named = {"ImageId": self.image(), "InstanceType": "m5.large"} | named
         return self.ec2.run_instances(MinCount=1, MaxCount=1, **named)["Instances"][0]["InstanceId"]
 
     def fleet(self, template: str, overrides: list[dict[str, Any]], count: int, **named: Any) -> Any:
-        """An instant fleet."""
+        """Creates an instant fleet."""
         usage = named.pop("usage", "on-demand")
         target = {"TotalTargetCapacity": count, "DefaultTargetCapacityType": usage}
         config = {

@@ -11,7 +11,7 @@ class Capacity(Case):
     def overrides(self) -> list[dict[str, Any]]:
         return [{"InstanceType": "m5.large", "SubnetId": self.subnet(zone)} for zone in "ab"]
 
-    def test_a_fleet_gets_what_there_is_and_is_told_what_not(self) -> None:
+    def test_a_fleet_gets_what_fits_and_an_error_for_each_shortage(self) -> None:
         self.admin("PUT", "capacity", [{"limit": 2, "zone": "*a"}, {"limit": 1, "zone": "*b"}])
         fleet = self.fleet(self.template(), self.overrides(), 5)
         zones = [self.describe(it)["Placement"]["AvailabilityZone"][-1] for it in launched(fleet)]
@@ -22,7 +22,7 @@ class Capacity(Case):
         named = error["LaunchTemplateAndOverrides"]["Overrides"]
         self.assertEqual(named, self.overrides()[0])
 
-    def test_a_fleet_may_get_nothing_and_that_is_no_error_of_the_call(self) -> None:
+    def test_a_call_for_a_fleet_without_capacity_succeeds(self) -> None:
         self.admin("PUT", "capacity", [{"limit": 0, "usage": "spot"}])
         fleet = self.fleet(self.template(), self.overrides(), 3, usage="spot")
         self.assertEqual(launched(fleet), [])
@@ -46,7 +46,7 @@ class Capacity(Case):
             (len(launched(fleet)), codes(fleet)[0]), (1, "MaxSpotInstanceCountExceeded")
         )
 
-    def test_less_than_the_least_is_nothing(self) -> None:
+    def test_less_than_the_minimum_launches_nothing(self) -> None:
         self.admin("PUT", "capacity", [{"limit": 2}])
         options = {"MinTargetCapacity": 3}
         fleet = self.fleet(self.template(), self.overrides(), 4, OnDemandOptions=options)
@@ -65,8 +65,8 @@ class Capacity(Case):
 
     def test_a_bad_override_is_an_error_beside_the_good_ones(self) -> None:
         template = self.template()
-        elsewhere = self.ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-        group = self.ec2.create_security_group(GroupName="g", Description="d", VpcId=elsewhere)
+        other = self.ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+        group = self.ec2.create_security_group(GroupName="g", Description="d", VpcId=other)
         good = self.overrides()[0]
         for bad, code in (
             ({"InstanceType": "m5.large", "SubnetId": "subnet-00000000"}, "InvalidSubnetID.NotFound"),
@@ -84,7 +84,7 @@ class Capacity(Case):
         fleet = self.fleet(template, [good], 1)
         self.assertEqual((codes(fleet), launched(fleet)), (["InvalidParameter"], []))
 
-    def test_an_image_that_is_gone_since_launches_nothing(self) -> None:
+    def test_a_deregistered_image_launches_nothing(self) -> None:
         template = self.template()
         image = self.ec2.describe_images(Filters=[{"Name": "architecture", "Values": ["x86_64"]}])
         self.ec2.deregister_image(ImageId=image["Images"][0]["ImageId"])
@@ -105,7 +105,7 @@ class Types(Case):
         fleet = self.fleet(template, [override], 1)
         self.assertEqual([it["InstanceType"] for it in fleet["Instances"]], ["m6g.large"])
 
-    def test_requirements_pass_over_what_the_zone_does_not_have(self) -> None:
+    def test_requirements_skip_types_that_the_zone_does_not_offer(self) -> None:
         needs = NEEDS | {"AllowedInstanceTypes": ["m4.large", "c5.large"]}
         template = self.template()
         for zone, name in (("a", "c5.large"), ("e", "m4.large")):
@@ -117,7 +117,7 @@ class Types(Case):
         override = {"InstanceRequirements": nothing, "SubnetId": self.subnet("e")}
         self.assertEqual(codes(self.fleet(template, [override], 1)), ["Unsupported"])
 
-    def test_a_fault_that_many_types_share_is_told_once(self) -> None:
+    def test_a_fault_that_many_types_share_is_reported_once(self) -> None:
         override = {"InstanceRequirements": NEEDS, "SubnetId": "subnet-00000000"}
         fleet = self.fleet(self.template(), [override], 1)
         self.assertEqual(codes(fleet), ["InvalidSubnetID.NotFound"])
@@ -141,10 +141,10 @@ class Types(Case):
             named = {"template": template, "overrides": [override], "count": 1}
             self.assertEqual(self.refused(self.fleet, **named), (code, 400))
 
-    def test_types_can_be_asked_for_in_pages(self) -> None:
-        ask = self.ec2.get_paginator("get_instance_types_from_instance_requirements").paginate
+    def test_types_are_listed_in_pages(self) -> None:
+        paginate = self.ec2.get_paginator("get_instance_types_from_instance_requirements").paginate
         pages = list(
-            ask(
+            paginate(
                 ArchitectureTypes=["x86_64"],
                 VirtualizationTypes=["hvm"],
                 InstanceRequirements=NEEDS | {"AllowedInstanceTypes": ["?5.large"]},
@@ -157,7 +157,7 @@ class Types(Case):
 
 
 class Launches(Case):
-    def test_what_the_template_says_is_on_the_instance(self) -> None:
+    def test_an_instance_has_the_settings_of_its_template(self) -> None:
         network = self.ec2.describe_subnets()["Subnets"][0]["VpcId"]
         group = self.ec2.create_security_group(GroupName="g", Description="d", VpcId=network)
         template = self.template(
@@ -190,7 +190,7 @@ class Launches(Case):
         self.assertEqual(request["SpotInstanceRequestId"], instance["SpotInstanceRequestId"])
         self.assertEqual((request["Type"], request["InstanceId"]), ("one-time", launched(fleet)[0]))
 
-    def test_pages_are_of_instances(self) -> None:
+    def test_pages_count_instances(self) -> None:
         self.fleet(self.template(), [{"InstanceType": "m5.large"}], 12)
         pages = self.ec2.get_paginator("describe_instances").paginate(PaginationConfig={"PageSize": 5})
         counts = [sum(len(it["Instances"]) for it in page["Reservations"]) for page in pages]
@@ -208,7 +208,7 @@ class Launches(Case):
         refusal = self.refused(self.fleet, **named, ClientToken="token")
         self.assertEqual(refusal, ("IdempotentParameterMismatch", 400))
 
-    def test_what_a_call_left_behind_that_failed_half_way_can_be_terminated(self) -> None:
+    def test_instances_of_a_call_that_failed_half_way_can_be_terminated(self) -> None:
         """moto runs out of a small subnet's addresses in the middle of a fleet."""
         network = self.ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
         small = self.ec2.create_subnet(VpcId=network, CidrBlock="10.9.0.0/28")["Subnet"]["SubnetId"]

@@ -1,4 +1,4 @@
-"""The launch hook: real processes, which say when they begin and are heard to end.
+"""The launch hook with real processes, whose start and end the test observes.
 
 A *machine* here is a program that connects to the test and waits. Its connection ends when it does.
 """
@@ -13,8 +13,8 @@ import sys
 
 from .harness import PATIENCE, Case, Server
 
-# Says its environment, then waits; ends by itself if it is told anything. It has a child, which holds
-# the connection too: the connection ends when both are gone.
+# Sends its environment, then waits; ends by itself when it receives a byte. Its child holds the connection
+# too, so the connection ends when both have ended.
 MACHINE = """
 import json, os, signal, socket, subprocess, sys
 if sys.argv[2:] == ["stubborn"]:
@@ -22,14 +22,14 @@ if sys.argv[2:] == ["stubborn"]:
 s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 s.set_inheritable(True)
 child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], close_fds=False)
-said = {k: v for k, v in os.environ.items() if k.startswith("EC2_")}
-s.sendall(json.dumps(said).encode() + b"\\n")
+environment = {k: v for k, v in os.environ.items() if k.startswith("EC2_")}
+s.sendall(json.dumps(environment).encode() + b"\\n")
 s.recv(1)
 """
 
 
 class Machine:
-    """One that has connected."""
+    """A machine that has connected."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._socket, _ = listener.accept()
@@ -45,7 +45,7 @@ class Machine:
 
     def wait_for_its_end(self) -> None:
         if self._socket.recv(1) != b"":
-            raise AssertionError("it said something more")
+            raise AssertionError("the machine sent another byte")
 
 
 class Hooks(Case):
@@ -63,27 +63,27 @@ class Hooks(Case):
         self.admin("PUT", "hook", {"command": self.command(*more)})
 
     def machine(self) -> Machine:
-        """The next that connects."""
+        """Waits for the next machine that connects."""
         machine = Machine(self.listener)
         self.addCleanup(machine.close)
         return machine
 
-    def test_a_machine_begins_when_its_instance_runs_and_knows_who_it_is(self) -> None:
+    def test_a_machine_starts_when_its_instance_runs_and_knows_its_id(self) -> None:
         self.hook()
         self.admin("PUT", "delays", {"running": 10})
         instance = self.run_one(UserData="hello")
         self.assertEqual(self.admin("GET", "processes"), {})
         self.advance(10)
         machine = self.machine()
-        said = machine.environment
-        self.assertEqual(said["EC2_INSTANCE_ID"], instance)
-        self.assertEqual(base64.b64decode(said["EC2_USER_DATA"]), b"hello")
-        path = said["EC2_METADATA"].removeprefix(self.server.url)
+        environment = machine.environment
+        self.assertEqual(environment["EC2_INSTANCE_ID"], instance)
+        self.assertEqual(base64.b64decode(environment["EC2_USER_DATA"]), b"hello")
+        path = environment["EC2_METADATA"].removeprefix(self.server.url)
         headers = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
         self.assertEqual(self.server.fetch("PUT", f"{path}/latest/api/token", headers=headers)[0], 200)
         self.assertEqual(list(self.admin("GET", "processes")), [instance])
 
-    def test_it_ends_with_its_instance_and_begins_again_with_a_start(self) -> None:
+    def test_a_machine_ends_and_starts_with_its_instance(self) -> None:
         self.hook()
         instance = self.run_one()
         first = self.machine()
@@ -96,7 +96,7 @@ class Hooks(Case):
         self.ec2.terminate_instances(InstanceIds=[instance])
         second.wait_for_its_end()
 
-    def test_one_that_does_not_end_is_made_to(self) -> None:
+    def test_a_machine_that_ignores_sigterm_is_killed(self) -> None:
         self.hook("stubborn")
         instance = self.run_one()
         machine = self.machine()
@@ -113,8 +113,8 @@ class Hooks(Case):
             waiter = self.ec2.get_waiter(f"instance_{state}")
             waiter.wait(InstanceIds=[instance], WaiterConfig={"Delay": 0, "MaxAttempts": 1000})
 
-    def test_a_reset_ends_all(self) -> None:
-        """And what the next instance gets is the command that the server was started with: none."""
+    def test_a_reset_ends_all_machines(self) -> None:
+        """It also restores the command that the server was started with, here none."""
         self.hook()
         self.run_one()
         machine = self.machine()
@@ -126,7 +126,7 @@ class Hooks(Case):
         for number in (signal.SIGTERM, signal.SIGKILL):
             server = Server(*arguments)
             self.addCleanup(server.end)
-            # On the real clock time passes without anybody's asking.
+            # With the real clock, time passes without `POST clock`, which the server refuses.
             server.admin("PUT", "delays", {"running": 0.05})
             self.assertIn("error", server.admin("POST", "clock", {"advance": 1}))
             named = {"ImageId": self.image(), "InstanceType": "m5.large"}

@@ -1,4 +1,4 @@
-"""Instances: what takes time, and what is refused, over the wire."""
+"""Instances over the wire: transitions that take time, and calls that are refused."""
 
 from .harness import Case, launched
 
@@ -28,7 +28,7 @@ class Transitions(Case):
         self.advance(5)
         self.assertEqual(self.state(instance), "running")
 
-    def test_an_end_takes_its_time_and_cannot_be_undone(self) -> None:
+    def test_a_termination_takes_time_and_cannot_be_undone(self) -> None:
         instance = self.run_one()
         self.admin("PUT", "delays", {"terminated": 30})
         self.ec2.terminate_instances(InstanceIds=[instance])
@@ -40,7 +40,7 @@ class Transitions(Case):
         again = self.ec2.terminate_instances(InstanceIds=[instance])["TerminatingInstances"][0]
         self.assertEqual(again["CurrentState"]["Name"], "terminated")
 
-    def test_an_end_overtakes_a_start(self) -> None:
+    def test_a_termination_overtakes_a_start(self) -> None:
         self.admin("PUT", "delays", {"running": 10, "terminated": 1})
         instance = self.run_one()
         self.ec2.terminate_instances(InstanceIds=[instance])
@@ -53,7 +53,7 @@ class Transitions(Case):
         call = self.ec2.stop_instances
         self.assertEqual(self.refused(call, InstanceIds=[instance]), ("IncorrectInstanceState", 400))
 
-    def test_a_call_that_is_refused_for_one_changes_none(self) -> None:
+    def test_a_call_that_is_refused_for_one_instance_changes_none(self) -> None:
         good, gone = self.run_one(), self.run_one()
         self.ec2.terminate_instances(InstanceIds=[gone])
         call = self.ec2.stop_instances
@@ -71,7 +71,7 @@ class Transitions(Case):
 
 
 class Visibility(Case):
-    def test_a_new_id_is_not_known_to_anything_yet(self) -> None:
+    def test_no_call_knows_a_new_id_yet(self) -> None:
         self.admin("PUT", "delays", {"visible": 3})
         instance = self.run_one()
         for call in (
@@ -97,7 +97,7 @@ class Visibility(Case):
 
 
 class Starts(Case):
-    def test_a_start_is_refused_when_somebody_else_has_the_capacity(self) -> None:
+    def test_a_start_is_refused_when_another_instance_has_the_capacity(self) -> None:
         first = self.run_one()
         self.ec2.stop_instances(InstanceIds=[first])
         self.admin("PUT", "capacity", [{"limit": 1}])
@@ -119,11 +119,11 @@ class Starts(Case):
 
 
 class Runs(Case):
-    def test_as_many_as_fit_between_the_least_and_the_most(self) -> None:
+    def test_a_call_launches_what_fits_between_its_minimum_and_maximum(self) -> None:
         self.admin("PUT", "capacity", [{"limit": 3}])
         named = {"ImageId": self.image(), "InstanceType": "m5.large"}
-        made = self.ec2.run_instances(MinCount=1, MaxCount=4, **named)
-        self.assertEqual(len(made["Instances"]), 3)
+        answer = self.ec2.run_instances(MinCount=1, MaxCount=4, **named)
+        self.assertEqual(len(answer["Instances"]), 3)
         call = self.ec2.run_instances
         refusal = self.refused(call, MinCount=1, MaxCount=1, **named)
         self.assertEqual(refusal, ("InsufficientInstanceCapacity", 500))
@@ -150,7 +150,7 @@ class Runs(Case):
 
 
 class Templates(Case):
-    def test_a_version_takes_over_what_it_does_not_say(self) -> None:
+    def test_a_version_inherits_missing_data_from_its_source(self) -> None:
         template = self.template(InstanceType="m5.large", UserData="b25l")
         version = self.ec2.create_launch_template_version(
             LaunchTemplateId=template, SourceVersion="1", LaunchTemplateData={"UserData": "dHdv"}
@@ -160,10 +160,10 @@ class Templates(Case):
         self.assertEqual(data["UserData"], "dHdv")
         fleet = self.fleet(template, [{"SubnetId": self.subnet("a")}], 1)
         name = launched(fleet)[0]
-        said = self.ec2.describe_instance_attribute(InstanceId=name, Attribute="userData")
-        self.assertEqual(said["UserData"]["Value"], "dHdv")
+        found = self.ec2.describe_instance_attribute(InstanceId=name, Attribute="userData")
+        self.assertEqual(found["UserData"]["Value"], "dHdv")
 
-    def test_a_version_without_a_source_has_only_what_it_says(self) -> None:
+    def test_a_version_without_a_source_inherits_nothing(self) -> None:
         template = self.template(InstanceType="m5.large")
         version = self.ec2.create_launch_template_version(
             LaunchTemplateId=template, LaunchTemplateData={"ImageId": self.image()}
@@ -176,7 +176,7 @@ class Templates(Case):
         named = {"LaunchTemplateId": template, "LaunchTemplateData": {"UserData": "#!/bin/sh"}}
         self.assertEqual(self.refused(call, **named), ("InvalidUserData.Malformed", 400))
 
-    def test_a_source_that_is_not_there(self) -> None:
+    def test_a_missing_source_is_refused(self) -> None:
         template = self.template()
         call = self.ec2.create_launch_template_version
         named = {"LaunchTemplateId": template, "SourceVersion": "7", "LaunchTemplateData": {}}

@@ -1,4 +1,4 @@
-"""Which types match requirements, with moto's own data on types, which are EC2's."""
+"""Matching types to requirements, with moto's data on types, which are EC2's."""
 
 import unittest
 from typing import Any
@@ -66,7 +66,7 @@ class Requirements(unittest.TestCase):
         self.assertEqual(match(**graphics, AcceleratorCount={"Max": 0}), ["m5.xlarge"])
         self.assertEqual(match(**graphics, AcceleratorCount={"Min": 1}), ["g4dn.xlarge"])
 
-    def test_unclear_ones_are_refused(self) -> None:
+    def test_unclear_requirements_are_refused(self) -> None:
         for wanted, code in (
             ({"VCpuCount": {"Min": 1}}, "MissingParameter"),
             ({"MemoryMiB": {"Min": 1}}, "MissingParameter"),

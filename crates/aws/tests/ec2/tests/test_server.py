@@ -12,14 +12,14 @@ from .harness import Case, launched
 
 
 class Turns(unittest.TestCase):
-    def test_whoever_answers_a_call_is_alone(self) -> None:
+    def test_a_call_holds_the_lock_while_it_is_answered(self) -> None:
         taken = []
 
         def behind(_: Any, start_response: Any) -> list[bytes]:
-            # From another thread, since this one may take its own lock again.
-            somebody = threading.Thread(target=lambda: taken.append(WORLD.lock.acquire(blocking=False)))
-            somebody.start()
-            somebody.join()
+            # In another thread, since this one may take its own lock again.
+            other = threading.Thread(target=lambda: taken.append(WORLD.lock.acquire(blocking=False)))
+            other.start()
+            other.join()
             start_response("200 OK", [])
             return [b"done"]
 
@@ -29,18 +29,18 @@ class Turns(unittest.TestCase):
 
 
 class Calls(Case):
-    def test_calls_at_once_lose_nothing(self) -> None:
+    def test_concurrent_calls_lose_no_instance(self) -> None:
         template = self.template()
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            asked = [
+            calls = [
                 pool.submit(self.fleet, template, [{"InstanceType": "m5.large"}], 3)
                 for _ in range(8)
             ]
-            names = [name for fleet in asked for name in launched(fleet.result())]
+            names = [name for fleet in calls for name in launched(fleet.result())]
         self.assertEqual(len(set(names)), 24)
         self.assertEqual(len(self.ec2.describe_instances()["Reservations"]), 24)
 
-    def test_calls_are_counted_by_action_refused_ones_too(self) -> None:
+    def test_calls_are_counted_by_action_including_refused_ones(self) -> None:
         self.ec2.describe_instances()
         self.admin("POST", "faults", {"code": "RequestLimitExceeded", "status": 503})
         self.refused(self.ec2.describe_instances)
@@ -56,30 +56,30 @@ class Calls(Case):
         self.assertEqual(self.ec2.describe_instances()["Reservations"], [])
         self.assertEqual(self.state(self.run_one()), "running")
 
-    def test_a_reset_server_is_as_new(self) -> None:
+    def test_a_reset_removes_instances_and_settings(self) -> None:
         self.run_one(ClientToken="token")
         self.admin("PUT", "capacity", [{"limit": 0}])
         self.admin("PUT", "quotas", {"spot": 1})
         self.admin("PUT", "delays", {"running": 9})
         self.admin("POST", "faults", {"code": "RequestLimitExceeded", "status": 503})
-        told = self.admin("POST", "reset")
-        self.assertEqual((told["capacity"], told["quotas"], told["faults"]), ([], {}, []))
+        answer = self.admin("POST", "reset")
+        self.assertEqual((answer["capacity"], answer["quotas"], answer["faults"]), ([], {}, []))
         self.assertEqual(self.ec2.describe_instances()["Reservations"], [])
         self.assertEqual(self.state(self.run_one(ClientToken="token")), "running")
 
-    def test_it_says_that_it_is_there_and_what_it_was_told(self) -> None:
+    def test_the_server_returns_its_settings(self) -> None:
         self.admin("PUT", "delays", {"visible": 2})
-        told = self.admin("GET", "")
-        self.assertEqual((told["delays"]["visible"], told["delays"]["running"]), (2, 0))
+        answer = self.admin("GET", "")
+        self.assertEqual((answer["delays"]["visible"], answer["delays"]["running"]), (2, 0))
         self.assertEqual(self.server.fetch("GET", "/_bullpen")[0], 200)
 
-    def test_what_makes_no_sense_is_refused_with_why(self) -> None:
+    def test_an_invalid_request_is_refused_with_a_reason(self) -> None:
         for method, route, body in (
             ("GET", "nothing", b""),
             ("PUT", "capacity", b'[{"limits": 1}]'),
             ("PUT", "delays", b"{"),
-            ("POST", "interrupt", b'{"instance": "i-nobody"}'),
+            ("POST", "interrupt", b'{"instance": "i-unknown"}'),
         ):
-            status, said = self.server.fetch(method, f"/_bullpen/{route}", body)
+            status, answer = self.server.fetch(method, f"/_bullpen/{route}", body)
             self.assertEqual(status, 400, route)
-            self.assertIn(b"error", said)
+            self.assertIn(b"error", answer)

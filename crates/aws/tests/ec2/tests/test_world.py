@@ -1,4 +1,4 @@
-"""Time, the agenda, faults, tokens and the guard's book-keeping, without a server."""
+"""The clock, the agenda, faults, tokens and the guard's input, without a server."""
 
 import unittest
 
@@ -8,7 +8,7 @@ from ..world import Fault, World
 
 
 class Time(unittest.TestCase):
-    def test_what_is_due_happens_when_time_is_moved_and_not_before(self) -> None:
+    def test_an_event_happens_when_the_clock_reaches_it_and_not_before(self) -> None:
         world, seen = World(), []
         world.after(2, lambda: seen.append("two"))
         world.after(1, lambda: seen.append("one"))
@@ -19,13 +19,13 @@ class Time(unittest.TestCase):
         world.advance(1)
         self.assertEqual(seen, ["one", "two"])
 
-    def test_what_follows_counts_from_its_own_time(self) -> None:
+    def test_an_event_sees_its_own_time(self) -> None:
         world, seen = World(), []
         world.after(1, lambda: world.after(1, lambda: seen.append(world.clock.now())))
         world.advance(10)
         self.assertEqual((seen, world.clock.now()), ([2.0], 10.0))
 
-    def test_what_is_due_at_once_happens_in_order(self) -> None:
+    def test_events_of_the_same_time_happen_in_order(self) -> None:
         world, seen = World(), []
         for number in range(3):
             world.after(0, lambda number=number: seen.append(number))
@@ -43,15 +43,15 @@ class Faults(unittest.TestCase):
 
 
 class Repeats(unittest.TestCase):
-    def test_a_token_is_answered_once_made_and_never_for_other_parameters(self) -> None:
-        tokens, made = Tokens(), iter(range(9))
-        answers = [tokens.once("t", {"a": 1}, lambda: next(made)) for _ in range(2)]
+    def test_a_token_repeats_its_answer_and_refuses_other_parameters(self) -> None:
+        tokens, calls = Tokens(), iter(range(9))
+        answers = [tokens.once("t", {"a": 1}, lambda: next(calls)) for _ in range(2)]
         self.assertEqual(answers, [0, 0])
-        self.assertEqual(tokens.once("u", {"a": 1}, lambda: next(made)), 1)
+        self.assertEqual(tokens.once("u", {"a": 1}, lambda: next(calls)), 1)
         with self.assertRaises(Mismatch):
-            tokens.once("t", {"a": 2}, lambda: next(made))
+            tokens.once("t", {"a": 2}, lambda: next(calls))
 
-    def test_a_call_that_failed_is_made_again(self) -> None:
+    def test_a_failed_call_is_performed_again(self) -> None:
         tokens = Tokens()
         with self.assertRaises(ZeroDivisionError):
             tokens.once("t", {}, lambda: 1 // 0)
@@ -59,5 +59,5 @@ class Repeats(unittest.TestCase):
 
 
 class Guards(unittest.TestCase):
-    def test_what_began_and_did_not_end_is_left_over(self) -> None:
+    def test_groups_that_started_and_did_not_end_are_left_over(self) -> None:
         self.assertEqual(left_over(["+1\n", "+2\n", "-1\n", "+3\n"]), [2, 3])

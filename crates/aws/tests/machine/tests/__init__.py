@@ -1,1 +1,1 @@
-"""Tests of the machine: what it plays, and that what it does not play is refused."""
+"""Tests of the machine: the behaviour that it plays, and the refusal of everything else."""

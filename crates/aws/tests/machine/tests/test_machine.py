@@ -1,4 +1,4 @@
-"""Whole instances: the test EC2 launches them, and each is a machine."""
+"""Whole instances: the test EC2 launches them, and the hook runs a machine for each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from ec2.tests.harness import PATIENCE, Case
 
 HOOK = pathlib.Path(__file__).parent.parent / "hook"
-# Says that it was there, at every boot, and stays.
+# A service that logs the boot's id and does not end.
 UNIT = "[Service]\\nExecStart=/opt/stay\\n[Install]\\nWantedBy=multi-user.target\\n"
 USER_DATA = f"""#!/bin/sh
 set -e
@@ -25,7 +25,7 @@ class Machines(Case):
         super().setUp()
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
-        # Before the directory is gone, what is in it has to be.
+        # End the machines before their directory is removed.
         self.addCleanup(self.admin, "POST", "reset")
         self.machines = pathlib.Path(scratch.name)
 
@@ -50,11 +50,11 @@ class Machines(Case):
         waiter = self.ec2.get_waiter("instance_terminated")
         waiter.wait(InstanceIds=[instance], WaiterConfig={"Delay": 0.01, "MaxAttempts": 1000})
 
-    def test_the_script_is_run_once_and_the_enabled_units_at_every_boot(self) -> None:
+    def test_user_data_run_once_and_enabled_units_at_every_boot(self) -> None:
         instance = self.launch(USER_DATA)
         self.wait_for(instance, "user data end: 0")
         self.ec2.stop_instances(InstanceIds=[instance])
-        self.wait_for(instance, "off: it was told to")
+        self.wait_for(instance, "off: SIGTERM")
         self.ec2.start_instances(InstanceIds=[instance])
         journal = self.wait_for(instance, "stay.service started", times=2)
         self.assertEqual(journal.count("user data begin"), 1)
@@ -71,20 +71,20 @@ class Machines(Case):
             self.wait_until_ended(instance)
             self.assertEqual(self.journal(instance)[-2], f"call {command}")
 
-    def test_a_transient_timer_ends_it(self) -> None:
+    def test_a_transient_timer_powers_the_machine_off(self) -> None:
         command = "systemd-run --unit=soon --on-active=60s systemctl poweroff --force"
         instance = self.launch(f"#!/bin/sh\n{command}\nsleep 3600\n", BULLPEN_MACHINE_SPEED="1000")
         self.wait_until_ended(instance)
         self.assertIn("soon.timer armed: 60 s", self.journal(instance))
 
-    def test_what_is_not_played_is_refused_and_written_down(self) -> None:
+    def test_a_use_that_is_not_played_is_refused(self) -> None:
         for command in ("systemctl reboot", "systemd-run true", "systemctl start no.service"):
-            instance = self.launch(f"#!/bin/sh\n{command} || echo refused >/var/log/said\npoweroff -f\n")
+            instance = self.launch(f"#!/bin/sh\n{command} || echo refused >/var/log/result\npoweroff -f\n")
             self.wait_until_ended(instance)
-            said = (self.machines / instance / "root/var/log/said").read_text()
-            self.assertEqual(said, "refused\n", command)
+            result = (self.machines / instance / "root/var/log/result").read_text()
+            self.assertEqual(result, "refused\n", command)
 
-    def test_what_it_writes_is_its_own_and_the_rest_is_the_hosts(self) -> None:
+    def test_a_machine_sees_the_hosts_files_and_keeps_its_own(self) -> None:
         script = "touch /etc/mine /opt/mine /home/mine /var/log/mine; test -e /etc/ssl && poweroff -f"
         instance = self.launch(f"#!/bin/sh\n{script}\n")
         self.wait_until_ended(instance)

@@ -1,4 +1,4 @@
-"""Unit files, without a machine."""
+"""Parsing unit files, without a machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Units(unittest.TestCase):
         self.assertEqual(unit.seconds("RestartSec"), 2)
         self.assertEqual(unit.get("Restart", "no"), "no")
 
-    def test_a_slip_is_an_error(self) -> None:
+    def test_a_typo_is_an_error(self) -> None:
         for line in ("ExecStrat=/bin/true", "ExecStart", "OnBootSec=1", "Restart=sometimes"):
             self.assertIn("a.service", self.refused("a.service", f"{SERVICE}{line}\n"))
         self.assertIn("[Sevrice]", self.refused("a.service", "[Sevrice]\n"))

@@ -1,6 +1,6 @@
-//! Going through the bursts: every job is queued at GitHub, and watched until all is done about it.
+//! Runs the bursts: queues every job at the stand-in, and waits until the service has settled it.
 //!
-//! Not here: which jobs there are (`script`), or whether it went as it should (`report`).
+//! Not here: the jobs (`script`), or judging the outcome (`report`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,103 +21,103 @@ use super::script::{BURSTS, DemoJob, ExpectedEnd};
 use crate::demo::REPOSITORY;
 use crate::demo::work::{CHECKSUM, JOB};
 use crate::explain;
-use crate::pools::{self, Shown};
+use crate::pools::{self, PoolSummary};
 use crate::render;
 use crate::runtime::Runtime;
 use crate::workflow::Failure;
 use crate::workflow::verify::findings;
 
-/// How often a row is looked at.
-const LOOK: Duration = Duration::from_millis(40);
-/// How often pools are looked at, which costs more.
-const LOOK_AT_POOLS: Duration = Duration::from_millis(200);
-/// How late the webhook of the job is that takes another's runner.
+/// The time between two reads of a row.
+const POLL: Duration = Duration::from_millis(40);
+/// The time between two reads of the pools, which cost more.
+const POLL_POOLS: Duration = Duration::from_millis(200);
+/// The delay of the webhook of the job that takes another job's runner.
 const LATE: Duration = Duration::from_secs(3);
 /// When a job is cancelled: while its machine pretends to boot.
 const CANCELLED_AFTER: Duration = Duration::from_millis(700);
 
-/// Everything that is there.
-pub(super) struct ServiceStage<'a> {
-    /// The runtime that the service is in.
+/// A running service with its stand-in.
+pub(super) struct ServiceDemo<'a> {
+    /// The runtime of the service.
     pub(super) runtime: &'a Runtime,
-    /// GitHub.
+    /// The stand-in for GitHub.
     pub(super) stand_in: &'a StandIn,
-    /// Where jobs leave notes.
+    /// The directory of the jobs' notes.
     pub(super) place: &'a Path,
-    /// Since when it goes on.
+    /// The time since the demo's start.
     pub(super) clock: SystemClock,
-    /// What is configured of pools.
+    /// The configured pools.
     pub(super) pools: Blueprints,
 }
 
-/// What came of one job.
+/// The outcome of one job.
 #[derive(Debug)]
 pub(super) struct JobOutcome {
-    /// Of which burst, from 0.
+    /// The index of its burst.
     pub(super) burst: usize,
-    /// What was asked for.
+    /// The job in the script.
     pub(super) order: DemoJob,
-    /// The job as GitHub has it.
+    /// The job at GitHub.
     pub(super) view: JobView,
-    /// The job as its row has it.
+    /// The job in its row.
     pub(super) job: Job,
     /// Why it waited.
-    pub(super) told: Explanation,
-    /// Whether it did its work.
+    pub(super) explanation: Explanation,
+    /// Whether its script did its work.
     pub(super) worked: bool,
 }
 
-/// What came of it all.
+/// The outcome of the demo.
 #[derive(Debug)]
 pub(super) struct ServiceOutcome {
     /// Every job, in order.
     pub(super) rows: Vec<JobOutcome>,
-    /// What GitHub's webhooks were answered with.
+    /// The status codes of the service's answers to webhooks.
     pub(super) webhooks: Vec<u16>,
-    /// What was said at commits.
+    /// The notices at commits.
     pub(super) notices: Vec<NoticeView>,
-    /// How many records `ledger verify` looks at.
+    /// The number of records that `ledger verify` checked.
     pub(super) records: usize,
-    /// What it says about them.
+    /// The violations that it found.
     pub(super) violations: Vec<String>,
-    /// When the pools first had what they are to keep.
+    /// When the pools first had the machines of their targets.
     pub(super) filled: Duration,
-    /// How long after the last job they had it again.
+    /// The time from the last job until they had them again.
     pub(super) refilled: Duration,
-    /// What they were like then.
-    pub(super) pools: Vec<Shown>,
+    /// The pools at that time.
+    pub(super) pools: Vec<PoolSummary>,
 }
 
-/// All bursts, and a look at what they leave.
-pub(super) async fn play(stage: &ServiceStage<'_>) -> Result<ServiceOutcome, Failure> {
+/// Runs all bursts, and verifies the ledger after them.
+pub(super) async fn play(demo: &ServiceDemo<'_>) -> Result<ServiceOutcome, Failure> {
     let mut rows: Vec<JobOutcome> = Vec::new();
     render::talk_page("\ntwo pools: ci keeps two hot machines, nightly two stopped ones");
-    let pools = full(stage).await?;
-    let filled = stage.clock.monotonic();
-    render::talk(&told(stage, &pools));
+    let pools = wait_for_full_pools(demo).await?;
+    let filled = demo.clock.monotonic();
+    render::talk(&pools_text(demo, &pools));
     for (burst, script) in BURSTS.iter().enumerate() {
         render::talk_page(&format!("\n{}", script.title));
         let first = rows.len() + 1;
         let jobs = script.orders.iter().enumerate();
-        let jobs = jobs.map(|(index, order)| job(stage, burst, order, first + index));
+        let jobs = jobs.map(|(index, order)| job(demo, burst, order, first + index));
         rows.extend(try_join_all(jobs).await?);
     }
-    stage.stand_in.webhooks_sent().await;
-    let over = stage.clock.monotonic();
+    demo.stand_in.webhooks_sent().await;
+    let over = demo.clock.monotonic();
     render::talk_page("\nthe pools are refilled");
-    let pools = full(stage).await?;
-    let refilled = stage.clock.monotonic().saturating_sub(over);
-    // One webhook was late on purpose, and says more.
+    let pools = wait_for_full_pools(demo).await?;
+    let refilled = demo.clock.monotonic().saturating_sub(over);
+    // Read the rows again, because a webhook that the demo delays may have come since.
     for row in &mut rows {
-        (row.job, row.told) = look(stage, &row.job.id.clone()).await?;
+        (row.job, row.explanation) = read_job(demo, &row.job.id.clone()).await?;
     }
-    let found = findings(&stage.runtime.stack).await;
+    let found = findings(&demo.runtime.stack).await;
     let (records, violations) =
         found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
     Ok(ServiceOutcome {
         rows,
-        webhooks: stage.stand_in.webhook_answers(),
-        notices: stage.stand_in.notices(),
+        webhooks: demo.stand_in.webhook_answers(),
+        notices: demo.stand_in.notices(),
         records,
         violations: violations.iter().map(ToString::to_string).collect(),
         filled,
@@ -126,75 +126,76 @@ pub(super) async fn play(stage: &ServiceStage<'_>) -> Result<ServiceOutcome, Fai
     })
 }
 
-/// Waits until every pool has what it is to keep, and tells how it goes on.
-async fn full(stage: &ServiceStage<'_>) -> Result<Vec<Shown>, Failure> {
-    let mut said: BTreeMap<PoolName, String> = BTreeMap::new();
+/// Waits until every pool has the machines of its target, and prints the changes until then.
+async fn wait_for_full_pools(demo: &ServiceDemo<'_>) -> Result<Vec<PoolSummary>, Failure> {
+    let mut printed: BTreeMap<PoolName, String> = BTreeMap::new();
     loop {
-        let pools = pools::look(&stage.runtime.stack, Some(&stage.pools)).await;
-        let pools = pools.map_err(|fault| Failure::of("could not look at the pools", &fault))?;
+        let pools = pools::pool_summaries(&demo.runtime.stack, Some(&demo.pools)).await;
+        let pools = pools.map_err(|fault| Failure::of("could not read the pools", &fault))?;
         for pool in &pools {
-            let has = pool.machines();
-            if said.insert(pool.name.clone(), has.clone()).as_ref() != Some(&has) {
-                say(stage, pool.name.as_str(), &has);
+            let machines = pool.machines();
+            let last = printed.insert(pool.name.clone(), machines.clone());
+            if last.as_ref() != Some(&machines) {
+                say(demo, pool.name.as_str(), &machines);
             }
         }
-        if pools.iter().all(Shown::is_full) {
+        if pools.iter().all(PoolSummary::is_full) {
             return Ok(pools);
         }
-        stage.clock.sleep(LOOK_AT_POOLS).await;
+        demo.clock.sleep(POLL_POOLS).await;
     }
 }
 
-/// What `bullpen pools` would show.
-fn told(stage: &ServiceStage<'_>, pools: &[Shown]) -> String {
-    let now = stage.runtime.stack.now();
-    pools.iter().fold(String::new(), |told, pool| told + "\n" + &pool.text(now))
+/// The text of `bullpen pools`.
+fn pools_text(demo: &ServiceDemo<'_>, pools: &[PoolSummary]) -> String {
+    let now = demo.runtime.stack.now();
+    pools.iter().fold(String::new(), |text, pool| text + "\n" + &pool.text(now))
 }
 
-/// One job's life. Everything up to the first wait happens in the order of the script.
+/// Runs one job to its end. Jobs are queued in the order of the script, before the first await.
 async fn job(
-    stage: &ServiceStage<'_>,
+    demo: &ServiceDemo<'_>,
     burst: usize,
     order: &DemoJob,
     number: usize,
 ) -> Result<JobOutcome, Failure> {
-    let note = stage.place.join(format!("note-{number}"));
-    let id = queue(stage, order, number, &note).id;
-    if order.fate == ExpectedEnd::Cancelled {
-        stage.clock.sleep(CANCELLED_AFTER).await;
-        stage.stand_in.cancel(id);
+    let note = demo.place.join(format!("note-{number}"));
+    let id = queue(demo, order, number, &note).id;
+    if order.expected == ExpectedEnd::Cancelled {
+        demo.clock.sleep(CANCELLED_AFTER).await;
+        demo.stand_in.cancel(id);
     }
     let key = JobId::new(id.to_string());
     tokio::select! {
-        view = stage.stand_in.started(id) => {
+        view = demo.stand_in.started(id) => {
             let runner = view.runner.as_deref().unwrap_or("no runner").to_owned();
-            say(stage, order.name, &format!("runs on {runner}"));
+            say(demo, order.name, &format!("runs on {runner}"));
         }
-        settled = settled(stage, &key) => settled?,
+        settled = settled(demo, &key) => settled?,
     }
-    settled(stage, &key).await?;
-    let view = stage.stand_in.over(id).await;
-    let (job, told) = look(stage, &key).await?;
-    say(stage, order.name, &told.verdict);
+    settled(demo, &key).await?;
+    let view = demo.stand_in.over(id).await;
+    let (job, explanation) = read_job(demo, &key).await?;
+    say(demo, order.name, &explanation.verdict);
     let worked = fs::read_to_string(&note).is_ok_and(|text| text.ends_with(CHECKSUM));
-    Ok(JobOutcome { burst, order: *order, view, job, told, worked })
+    Ok(JobOutcome { burst, order: *order, view, job, explanation, worked })
 }
 
-async fn look(stage: &ServiceStage<'_>, id: &JobId) -> Result<(Job, Explanation), Failure> {
-    let found = explain::look(&stage.runtime.stack, id).await;
+async fn read_job(demo: &ServiceDemo<'_>, id: &JobId) -> Result<(Job, Explanation), Failure> {
+    let found = explain::explain_job(&demo.runtime.stack, id).await;
     let found = found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
     found.ok_or_else(|| super::failed(format!("job {id} is gone from the ledger")))
 }
 
-fn queue(stage: &ServiceStage<'_>, order: &DemoJob, number: usize, note: &Path) -> JobView {
+fn queue(demo: &ServiceDemo<'_>, order: &DemoJob, number: usize, note: &Path) -> JobView {
     let late = |delay: Duration| {
         let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-        stage.stand_in.pull(|levers| levers.webhooks.delay_ms = delay);
+        demo.stand_in.pull(|levers| levers.webhooks.delay_ms = delay);
     };
-    if order.fate == ExpectedEnd::Takes {
+    if order.expected == ExpectedEnd::Takes {
         late(LATE);
     }
-    let queued = stage.stand_in.submit(JobOrder {
+    let queued = demo.stand_in.submit(JobOrder {
         repository: REPOSITORY.to_owned(),
         labels: vec![order.names.label(number)],
         name: Some(order.name.to_owned()),
@@ -206,20 +207,20 @@ fn queue(stage: &ServiceStage<'_>, order: &DemoJob, number: usize, note: &Path) 
     queued
 }
 
-/// Waits until a job is over and nothing is left to do about it.
-async fn settled(stage: &ServiceStage<'_>, id: &JobId) -> Result<(), Failure> {
+/// Waits until a job has ended and the service has settled its debts.
+async fn settled(demo: &ServiceDemo<'_>, id: &JobId) -> Result<(), Failure> {
     loop {
-        let job = explain::row(&stage.runtime.stack, id).await;
+        let job = explain::row(&demo.runtime.stack, id).await;
         match job.map_err(|fault| Failure::of("could not read the ledger", &fault))? {
             Some((_, Job { state: JobState::Ended { debts, .. }, .. })) if debts.is_settled() => {
                 return Ok(());
             }
-            _ => stage.clock.sleep(LOOK).await,
+            _ => demo.clock.sleep(POLL).await,
         }
     }
 }
 
-fn say(stage: &ServiceStage<'_>, who: &str, what: &str) {
-    let elapsed = stage.clock.monotonic().as_secs_f64();
-    render::talk(&format!("{elapsed:7.2} s  {who:<10} {what}"));
+fn say(demo: &ServiceDemo<'_>, name: &str, what: &str) {
+    let elapsed = demo.clock.monotonic().as_secs_f64();
+    render::talk(&format!("{elapsed:7.2} s  {name:<10} {what}"));
 }

@@ -1,32 +1,32 @@
-//! Telling what came of the service's jobs, and whether it is what should have.
+//! Judges the outcome of the service's jobs, and formats it.
 //!
-//! Not here: doing it (`play`).
+//! Not here: running the jobs (`play`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bullpen_core::explain::span;
-use bullpen_core::instance::Tier as Stood;
+use bullpen_core::instance::Tier as IdleTier;
 use bullpen_core::job::{End, JobState, JobStep, MachineSource, Reason};
 use serde_json::{Value, json};
 
 use super::play::{JobOutcome, ServiceOutcome};
 use super::script::{BURSTS, ExpectedEnd};
-use crate::pools::Shown;
+use crate::pools::PoolSummary;
 
-/// How a job came to its runner.
+/// How a job got its runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Tier {
-    /// It stood by in the job's pool, running.
+    /// On a hot machine of its pool.
     Hot,
-    /// It stood by in the job's pool, stopped.
+    /// On a stopped machine of its pool, which the worker started.
     Started,
     Reused,
     Created,
     Continued,
-    /// It ran on a runner that was made for another.
+    /// GitHub gave it another job's runner.
     Taken,
-    /// It never had one.
+    /// It never got a runner.
     None,
 }
 
@@ -37,14 +37,14 @@ impl Tier {
             JobStep::Assigned { how, .. } => Some(*how),
             _ => None,
         });
-        let stood = steps().find_map(|step| match step {
+        let idle_tier = steps().find_map(|step| match step {
             JobStep::Claimed { tier, .. } => Some(*tier),
             _ => None,
         });
         match how {
             _ if row.view.started_at.is_none() => Self::None,
-            Some(MachineSource::Picked) if stood == Some(Stood::Hot) => Self::Hot,
-            Some(MachineSource::Picked) if stood == Some(Stood::Stopped) => Self::Started,
+            Some(MachineSource::Picked) if idle_tier == Some(IdleTier::Hot) => Self::Hot,
+            Some(MachineSource::Picked) if idle_tier == Some(IdleTier::Stopped) => Self::Started,
             Some(MachineSource::Reused | MachineSource::Picked) => Self::Reused,
             Some(MachineSource::Created) => Self::Created,
             Some(MachineSource::Continued) => Self::Continued,
@@ -65,59 +65,59 @@ impl Tier {
     }
 }
 
-/// Everything there is to tell.
+/// The report of a demo.
 #[derive(Debug)]
 pub(super) struct ServiceReport {
-    played: ServiceOutcome,
-    /// What a boot pretends to take.
+    outcome: ServiceOutcome,
+    /// The pretended time of a boot.
     boot: Duration,
-    /// How long all of it took.
+    /// The duration of the demo.
     took: Duration,
 }
 
 impl ServiceReport {
-    /// From what was seen.
-    pub(super) const fn new(played: ServiceOutcome, boot: Duration, took: Duration) -> Self {
-        Self { played, boot, took }
+    /// The report of this outcome.
+    pub(super) const fn new(outcome: ServiceOutcome, boot: Duration, took: Duration) -> Self {
+        Self { outcome, boot, took }
     }
 
-    /// What is not as it should be.
+    /// The differences from the expected outcome.
     pub(super) fn wrong(&self) -> Vec<String> {
         let mut wrong: Vec<String> =
-            self.played.rows.iter().flat_map(|row| self.off(row)).collect();
+            self.outcome.rows.iter().flat_map(|row| self.wrong_with(row)).collect();
         let refused =
-            self.played.webhooks.iter().filter(|code| !(200..300).contains(*code)).count();
+            self.outcome.webhooks.iter().filter(|code| !(200..300).contains(*code)).count();
         if refused > 0 {
-            wrong.push(format!("{refused} webhooks were not taken"));
+            wrong.push(format!("the service refused {refused} webhooks"));
         }
-        wrong.extend(self.played.violations.iter().cloned());
-        wrong.extend((0..BURSTS.len()).flat_map(|burst| self.missed(burst)));
+        wrong.extend(self.outcome.violations.iter().cloned());
+        wrong.extend((0..BURSTS.len()).flat_map(|burst| self.missing_standby(burst)));
         wrong
     }
 
-    /// Which machines stood by for a burst and were not given to its jobs.
-    fn missed(&self, burst: usize) -> Vec<String> {
+    /// The standby machines that the jobs of a burst should have got and did not get.
+    fn missing_standby(&self, burst: usize) -> Vec<String> {
         let (hot, started) = BURSTS[burst].standby;
-        let had = |tier: Tier| {
-            let rows = self.played.rows.iter().filter(|row| row.burst == burst);
+        let count = |tier: Tier| {
+            let rows = self.outcome.rows.iter().filter(|row| row.burst == burst);
             rows.filter(|row| Tier::of(row) == tier).count()
         };
         let least = [(Tier::Hot, hot), (Tier::Started, started)].into_iter();
-        let missed = least.filter(|(tier, least)| had(*tier) < *least).map(|(tier, least)| {
-            let (number, tier, had) = (burst + 1, tier.as_str(), had(tier));
-            format!("burst {number} was given {had} {tier} machines of {least}")
+        let missing = least.filter(|(tier, least)| count(*tier) < *least).map(|(tier, least)| {
+            let (number, tier, count) = (burst + 1, tier.as_str(), count(tier));
+            format!("burst {number} got {count} {tier} machines of {least}")
         });
-        missed.collect()
+        missing.collect()
     }
 
-    fn off(&self, row: &JobOutcome) -> Vec<String> {
+    fn wrong_with(&self, row: &JobOutcome) -> Vec<String> {
         let name = row.order.name;
-        let mut off = Vec::new();
+        let mut wrong = Vec::new();
         let end = match &row.job.state {
             JobState::Ended { end, .. } => Some(end),
             _ => None,
         };
-        let ended = match row.order.fate {
+        let is_expected = match row.order.expected {
             ExpectedEnd::Runs | ExpectedEnd::Takes | ExpectedEnd::Robbed => {
                 row.worked
                     && matches!(end, Some(End::Completed(word)) if word.as_str() == "success")
@@ -127,37 +127,37 @@ impl ServiceReport {
                 matches!(end, Some(End::Failed(Reason::UnknownPool { .. }))) && self.is_told(row)
             }
         };
-        if !ended {
-            off.push(format!("{name} ended otherwise: {}", row.told.now));
+        if !is_expected {
+            wrong.push(format!("{name} did not end as expected: {}", row.explanation.now));
         }
         let how = BURSTS[row.burst].how.map(|how| match how {
             MachineSource::Reused | MachineSource::Picked => Tier::Reused,
             MachineSource::Created => Tier::Created,
             MachineSource::Continued => Tier::Continued,
         });
-        if row.order.fate == ExpectedEnd::Runs && how.is_some_and(|how| how != Tier::of(row)) {
-            off.push(format!("{name} had a machine that was {}", Tier::of(row).as_str()));
+        if row.order.expected == ExpectedEnd::Runs && how.is_some_and(|how| how != Tier::of(row)) {
+            wrong.push(format!("{name} had a machine that was {}", Tier::of(row).as_str()));
         }
-        let lost = |code: &str| row.told.timeline.iter().any(|entry| entry.code == code);
-        if row.order.fate == ExpectedEnd::Robbed && !lost("runner-taken") && !lost("exchanged") {
-            off.push(format!("nobody took the runner of {name}"));
+        let has = |code: &str| row.explanation.timeline.iter().any(|entry| entry.code == code);
+        if row.order.expected == ExpectedEnd::Robbed && !has("runner-taken") && !has("exchanged") {
+            wrong.push(format!("no other job took the runner of {name}"));
         }
-        off
+        wrong
     }
 
-    /// Whether the job's author was told, where its commit is.
+    /// Whether the service told the job's author, at the commit.
     fn is_told(&self, row: &JobOutcome) -> bool {
         let id = row.view.id.to_string();
-        self.played.notices.iter().any(|notice| {
+        self.outcome.notices.iter().any(|notice| {
             notice.text.contains("cii") || notice.external_id.as_deref() == Some(id.as_str())
         })
     }
 
-    /// The waits of each tier until its jobs began, shortest first.
+    /// The waits of the jobs of each tier, shortest first.
     fn tiers(&self) -> BTreeMap<Tier, Vec<u64>> {
         let mut tiers: BTreeMap<Tier, Vec<u64>> = BTreeMap::new();
-        for row in &self.played.rows {
-            tiers.entry(Tier::of(row)).or_default().push(row.told.waited_ms.unwrap_or(0));
+        for row in &self.outcome.rows {
+            tiers.entry(Tier::of(row)).or_default().push(row.explanation.waited_ms.unwrap_or(0));
         }
         for waits in tiers.values_mut() {
             waits.sort_unstable();
@@ -165,13 +165,13 @@ impl ServiceReport {
         tiers
     }
 
-    /// The job that waited longest for a runner that it got.
+    /// The job that waited longest, among those with a runner.
     fn slowest(&self) -> Option<&JobOutcome> {
-        let ran = self.played.rows.iter().filter(|row| Tier::of(row) != Tier::None);
-        ran.max_by_key(|row| row.told.waited_ms)
+        let ran = self.outcome.rows.iter().filter(|row| Tier::of(row) != Tier::None);
+        ran.max_by_key(|row| row.explanation.waited_ms)
     }
 
-    /// For people.
+    /// The text for people.
     pub(super) fn text(&self) -> String {
         let mut lines = vec![format!(
             "{:<10} {:>5} {:>10} {:>10} {:>10}   from queued to begun",
@@ -194,12 +194,16 @@ impl ServiceReport {
             "A new machine pretends to boot for {} s, and so does a stopped one that is started.",
             self.boot.as_secs_f64()
         ));
-        let refused = self.played.rows.iter().find(|row| row.order.fate == ExpectedEnd::Refused);
+        let refused =
+            self.outcome.rows.iter().find(|row| row.order.expected == ExpectedEnd::Refused);
         if let Some(row) = refused {
-            lines.push(format!("{}, as its author was told: {}", row.order.name, row.told.verdict));
+            lines.push(format!(
+                "{}, as its author was told: {}",
+                row.order.name, row.explanation.verdict
+            ));
         }
         let ServiceOutcome { records, violations, webhooks, rows, filled, refilled, pools, .. } =
-            &self.played;
+            &self.outcome;
         lines.push(format!(
             "The pools were full after {}, and again {} after the last job: {}.",
             span(*filled),
@@ -218,21 +222,24 @@ impl ServiceReport {
             self.took.as_secs_f64()
         ));
         if let Some(row) = self.slowest() {
-            lines.push(format!("The slowest, as `bullpen explain` tells it: {}.", row.told.line()));
+            lines.push(format!(
+                "The slowest, as `bullpen explain` tells it: {}.",
+                row.explanation.line()
+            ));
         }
         lines.join("\n")
     }
 
-    /// Which jobs those are, if they are few.
+    /// The names of the jobs of a tier, if they are few.
     fn names(&self, tier: Tier) -> String {
-        let of_tier = self.played.rows.iter().filter(|row| Tier::of(row) == tier);
+        let of_tier = self.outcome.rows.iter().filter(|row| Tier::of(row) == tier);
         let names: Vec<&str> = of_tier.map(|row| row.order.name).collect();
         if names.len() > 3 { String::new() } else { names.join(", ") }
     }
 
-    /// For programs.
+    /// The object for programs.
     pub(super) fn json(&self) -> Value {
-        let jobs: Vec<Value> = self.played.rows.iter().map(object).collect();
+        let jobs: Vec<Value> = self.outcome.rows.iter().map(object).collect();
         let tiers: Vec<Value> = self
             .tiers()
             .iter()
@@ -249,22 +256,22 @@ impl ServiceReport {
         json!({
             "jobs": jobs,
             "tiers": tiers,
-            "filled_ms": u64::try_from(self.played.filled.as_millis()).unwrap_or(u64::MAX),
-            "refilled_ms": u64::try_from(self.played.refilled.as_millis()).unwrap_or(u64::MAX),
-            "pools": self.played.pools.iter().map(Shown::json).collect::<Vec<_>>(),
+            "filled_ms": u64::try_from(self.outcome.filled.as_millis()).unwrap_or(u64::MAX),
+            "refilled_ms": u64::try_from(self.outcome.refilled.as_millis()).unwrap_or(u64::MAX),
+            "pools": self.outcome.pools.iter().map(PoolSummary::json).collect::<Vec<_>>(),
             "pretended_boot_ms": u64::try_from(self.boot.as_millis()).unwrap_or(u64::MAX),
-            "webhooks": self.played.webhooks.len(),
-            "notices": self.played.notices.len(),
-            "records": self.played.records,
-            "violations": self.played.violations,
-            "slowest": self.slowest().map(|row| &row.told),
+            "webhooks": self.outcome.webhooks.len(),
+            "notices": self.outcome.notices.len(),
+            "records": self.outcome.records,
+            "violations": self.outcome.violations,
+            "slowest": self.slowest().map(|row| &row.explanation),
             "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
             "wrong": self.wrong(),
         })
     }
 
-    /// The id of the job that waited longest, to ask about.
-    pub(super) fn worth_asking(&self) -> Option<u64> {
+    /// The id of the job that waited longest.
+    pub(super) fn slowest_job(&self) -> Option<u64> {
         self.slowest().map(|row| row.view.id)
     }
 }
@@ -276,10 +283,10 @@ fn object(row: &JobOutcome) -> Value {
         "burst": row.burst + 1,
         "names": row.order.names.as_str(),
         "tier": Tier::of(row).as_str(),
-        "waited_ms": row.told.waited_ms,
+        "waited_ms": row.explanation.waited_ms,
         "conclusion": row.view.conclusion,
         "worked": row.worked,
-        "verdict": row.told.verdict,
+        "verdict": row.explanation.verdict,
     })
 }
 

@@ -1,11 +1,11 @@
-//! What the demo of the service shows: its bursts, their jobs, and what should come of each.
+//! The script of the service's demo: its bursts, their jobs, and each job's expected end.
 //!
 //! Not here: queueing them (`play`).
 
 use bullpen_core::job::MachineSource;
 
-/// Of what jobs are served: one class whose machines serve one job after another, a pool that keeps two
-/// of them running, and a pool that keeps two stopped.
+/// The configuration: a class whose machines serve one job after another, a pool with two hot
+/// machines, and a pool with two stopped machines.
 pub(crate) const CONFIGURATION: &str = "\
 runners:
   small: {cpu: 2, ram: 4}
@@ -24,8 +24,8 @@ x-bullpen:
     small: {reuse: true}
 ";
 
-/// The numbers of a stack on one host, whose calls are not late and whose clock is one: nobody has a
-/// minute to see a machine stopped.
+/// The numbers of the stack. They are small, so that the demo is short, which is safe on one host
+/// with one clock and without late calls.
 pub(crate) const STACK: &str = "\
 [limits]
 converge = \"2s\"
@@ -38,18 +38,18 @@ clock-skew = \"1s\"
 /// The head of a label that only jobs of one run have.
 const OWN_RUN: &str = "runs-on=${{ github.run_id }}";
 
-/// What a job names in its labels.
+/// The class or pool in a job's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
-    /// The class, and its run, so that no other job's runner fits.
+    /// The class, with the job's run in the label, so that no other job's runner fits.
     Class,
     /// The pool of hot machines.
     Hot,
-    /// The pool of stopped ones.
+    /// The pool of stopped machines.
     Stopped,
-    /// A pool that there is not.
+    /// A pool that does not exist.
     NoSuchPool,
-    /// The class, and nothing of its own: runners of such jobs fit each other.
+    /// The class, without a run in the label: runners of such jobs fit each other.
     ClassOnly,
 }
 
@@ -65,7 +65,7 @@ impl Names {
         }
     }
 
-    /// What it names, for the table.
+    /// The text for the table.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Class | Self::ClassOnly => "class small",
@@ -76,65 +76,65 @@ impl Names {
     }
 }
 
-/// What should become of a job.
+/// The expected end of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpectedEnd {
     /// It runs.
     Runs,
-    /// It runs on a runner that was made for the next one: its own webhook comes late.
+    /// It runs on the next job's runner, because its own webhook comes late.
     Takes,
-    /// It runs, though the runner that was made for it was given to another.
+    /// It runs, though GitHub gave its first runner to another job.
     Robbed,
-    /// Somebody cancels it while its machine boots.
+    /// The demo cancels it while its machine boots.
     Cancelled,
-    /// It is given up, and its author told.
+    /// The service gives it up and tells its author.
     Refused,
 }
 
 /// One job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DemoJob {
-    /// What it is called.
+    /// Its name.
     pub(super) name: &'static str,
-    /// What it names.
+    /// The class or pool in its label.
     pub(super) names: Names,
-    /// What should become of it.
-    pub(super) fate: ExpectedEnd,
+    /// Its expected end.
+    pub(super) expected: ExpectedEnd,
 }
 
-/// Jobs that are queued at once, after those of the burst before are over.
+/// Jobs that are queued at once, after the jobs of the burst before have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Burst {
-    /// What it shows.
+    /// The title in the output.
     pub(super) title: &'static str,
-    /// How the machines of those that run must have been come by, if that is certain.
+    /// The source of the machines of all jobs that run, if it is certain.
     pub(super) how: Option<MachineSource>,
-    /// How many must have had a machine that stood by: hot, and stopped.
+    /// The fewest jobs with a standby machine: a hot one, and a stopped one.
     pub(super) standby: (usize, usize),
     /// Its jobs.
     pub(super) orders: &'static [DemoJob],
 }
 
 const fn runs(name: &'static str, names: Names) -> DemoJob {
-    DemoJob { name, names, fate: ExpectedEnd::Runs }
+    DemoJob { name, names, expected: ExpectedEnd::Runs }
 }
 
 /// The bursts: twenty jobs.
 pub(super) const BURSTS: [Burst; 4] = [
     Burst {
-        title: "burst 1, cold: four jobs that name no pool, and no machine for them; one is \
-                cancelled while its machine boots",
+        title: "burst 1, cold: four jobs without a pool, and no idle machine; the demo cancels one \
+                while its machine boots",
         how: Some(MachineSource::Created),
         standby: (0, 0),
         orders: &[
             runs("cold 1", Names::Class),
             runs("cold 2", Names::Class),
             runs("cold 3", Names::Class),
-            DemoJob { name: "cancelled", names: Names::Class, fate: ExpectedEnd::Cancelled },
+            DemoJob { name: "cancelled", names: Names::Class, expected: ExpectedEnd::Cancelled },
         ],
     },
     Burst {
-        title: "burst 2, warm: three jobs, and the machines of burst 1 are idle",
+        title: "burst 2, warm: three jobs on the idle machines of burst 1",
         how: Some(MachineSource::Reused),
         standby: (0, 0),
         orders: &[
@@ -144,8 +144,8 @@ pub(super) const BURSTS: [Burst; 4] = [
         ],
     },
     Burst {
-        title: "burst 3, standing by: three jobs for the two hot machines of pool ci, three for the \
-                two stopped ones of pool nightly; two overflow",
+        title: "burst 3, standby: three jobs for the two hot machines of pool ci, three for the two \
+                stopped machines of pool nightly; two overflow",
         how: None,
         standby: (2, 2),
         orders: &[
@@ -158,18 +158,18 @@ pub(super) const BURSTS: [Burst; 4] = [
         ],
     },
     Burst {
-        title: "burst 4, mixed: seven jobs at once; a runner that GitHub gives to another job; a \
-                pool that there is not",
+        title: "burst 4, mixed: seven jobs at once; GitHub gives a job's runner to another job; a \
+                job names a pool that does not exist",
         how: None,
         standby: (0, 0),
         orders: &[
-            DemoJob { name: "takes", names: Names::ClassOnly, fate: ExpectedEnd::Takes },
-            DemoJob { name: "robbed", names: Names::ClassOnly, fate: ExpectedEnd::Robbed },
+            DemoJob { name: "takes", names: Names::ClassOnly, expected: ExpectedEnd::Takes },
+            DemoJob { name: "robbed", names: Names::ClassOnly, expected: ExpectedEnd::Robbed },
             runs("mixed 1", Names::Class),
             runs("mixed 2", Names::Class),
             runs("mixed 3", Names::Hot),
             runs("mixed 4", Names::Stopped),
-            DemoJob { name: "refused", names: Names::NoSuchPool, fate: ExpectedEnd::Refused },
+            DemoJob { name: "refused", names: Names::NoSuchPool, expected: ExpectedEnd::Refused },
         ],
     },
 ];

@@ -1,6 +1,6 @@
-//! Going through the runs: each request is fulfilled, its jobs run, its machines go back.
+//! Runs the script: fulfils each request, runs its jobs, and releases its machines.
 //!
-//! Not here: what is asked for (`script`), or whether it went as it should (`report`).
+//! Not here: the requests (`script`), or judging the outcome (`report`).
 
 use std::fs;
 use std::future::pending;
@@ -28,60 +28,62 @@ use crate::workflow::provision::{outputs, request};
 use crate::workflow::release::release_one;
 use crate::workflow::verify::findings;
 
-/// Everything that is there.
-pub(super) struct WorkflowStage<'a> {
-    /// The engine.
+/// A runtime with its stand-in.
+pub(super) struct WorkflowDemo<'a> {
+    /// The runtime of the requests.
     pub(super) runtime: &'a Runtime,
-    /// GitHub.
+    /// The stand-in for GitHub.
     pub(super) stand_in: &'a StandIn,
-    /// What every request is told.
+    /// The arguments of every request.
     pub(super) args: &'a CommonArgs,
-    /// Where jobs leave notes.
+    /// The directory of the jobs' notes.
     pub(super) place: &'a Path,
-    /// Since when it goes on.
+    /// The time since the demo's start.
     pub(super) clock: SystemClock,
 }
 
-/// What came of one request. Times count from its beginning; of machines the last one counts.
+/// The outcome of one request. Times count from its beginning to the last machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestOutcome {
-    /// Which run, in a word.
+    /// The name of its run.
     pub(super) run: &'static str,
-    /// What was asked for.
-    pub(super) ask: DemoRequest,
-    /// How its machines were come by.
+    /// The request in the script.
+    pub(super) wanted: DemoRequest,
+    /// The sources of its machines.
     pub(super) tiers: Tiers,
     /// When every assignment was stored.
     pub(super) assigned: Duration,
-    /// When every machine was seen to listen.
+    /// When the engine had seen every machine listen.
     pub(super) listening: Duration,
     /// When the first of its jobs started.
     pub(super) first_job: Duration,
-    /// How many jobs did their work.
+    /// The number of jobs that did their work.
     pub(super) jobs: u32,
-    /// How many machines are idle again.
+    /// The number of machines that are idle again.
     pub(super) returned: usize,
 }
 
-/// What came of it all.
+/// The outcome of the demo.
 #[derive(Debug)]
 pub(super) struct WorkflowOutcome {
     /// Every request, in order.
     pub(super) rows: Vec<RequestOutcome>,
-    /// How many records `ledger verify` looks at.
+    /// The number of records that `ledger verify` checked.
     pub(super) records: usize,
-    /// What it says about them.
+    /// The violations that it found.
     pub(super) violations: Vec<String>,
 }
 
-/// All runs, and a look at what they leave.
-pub(super) async fn play(stage: &WorkflowStage<'_>) -> Result<WorkflowOutcome, Failure> {
+/// Runs the script, and verifies the ledger after it.
+pub(super) async fn play(demo: &WorkflowDemo<'_>) -> Result<WorkflowOutcome, Failure> {
     let mut rows = Vec::new();
     for run in &RUNS {
         render::talk_page(&format!("\n{}", run.title));
-        rows.extend(try_join_all(run.asks.iter().map(|ask| serve(stage, run, ask))).await?);
+        rows.extend(
+            try_join_all(run.requests.iter().map(|wanted| fulfil(demo, run, wanted))).await?,
+        );
     }
-    let found = findings(&stage.runtime.stack).await;
+    let found = findings(&demo.runtime.stack).await;
     let (records, violations) =
         found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
     let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
@@ -92,34 +94,35 @@ pub(super) async fn play(stage: &WorkflowStage<'_>) -> Result<WorkflowOutcome, F
     Ok(WorkflowOutcome { rows, records, violations })
 }
 
-/// One request's life.
-async fn serve(
-    stage: &WorkflowStage<'_>,
+/// Fulfils one request, runs its jobs, and releases its machines.
+async fn fulfil(
+    demo: &WorkflowDemo<'_>,
     run: &Run,
-    ask: &DemoRequest,
+    wanted: &DemoRequest,
 ) -> Result<RequestOutcome, Failure> {
-    let runtime = stage.runtime;
-    let wanted = usize::try_from(ask.count).unwrap_or(usize::MAX);
-    let progress = Progress::of(&format!("{:<9}", ask.request), wanted, stage.clock);
-    let tell = |told: ProgressEvent| progress.show(&told);
-    let inputs = ProvisionInputs::read(&args(stage, ask), &Environment::new(), "")?;
+    let runtime = demo.runtime;
+    let count = usize::try_from(wanted.count).unwrap_or(usize::MAX);
+    let progress = Progress::of(&format!("{:<9}", wanted.id), count, demo.clock);
+    let tell = |event: ProgressEvent| progress.show(&event);
+    let inputs = ProvisionInputs::read(&args(demo, wanted), &Environment::new(), "")?;
     let request = request(&inputs, runtime, None)?;
-    let began = stage.clock.monotonic();
+    let began = demo.clock.monotonic();
     let (repository, is_untrusted) = (runtime.repository.as_ref(), Some(false));
     let call = Call { repository, is_untrusted, tell: &tell, ..Call::silent(&request) };
     let provisioned = Box::pin(provision(&runtime.stack, call, pending())).await;
     let provisioned = provisioned.map_err(|error| Failure::new(Exit::Failed, &error))?;
     let counts = outputs(&request, &provisioned);
     let tiers = Tiers { reused: counts.reused, started: counts.started, created: counts.created };
-    let jobs = (0..ask.count).map(|number| job(stage, ask, &provisioned.label, number, &progress));
+    let jobs =
+        (0..wanted.count).map(|number| job(demo, wanted, &provisioned.label, number, &progress));
     let jobs = join_all(jobs).await;
     let released = release_one(runtime, &request.id, &tell).await?;
     let first = jobs.iter().map(|job| job.started).min().unwrap_or_default();
     let worked = jobs.iter().filter(|job| job.worked).count();
     let (assigned, listening) = slowest(&provisioned);
     Ok(RequestOutcome {
-        run: run.word,
-        ask: *ask,
+        run: run.name,
+        wanted: *wanted,
         tiers,
         assigned,
         listening,
@@ -129,17 +132,17 @@ async fn serve(
     })
 }
 
-fn args(stage: &WorkflowStage<'_>, ask: &DemoRequest) -> ProvisionArgs {
+fn args(demo: &WorkflowDemo<'_>, wanted: &DemoRequest) -> ProvisionArgs {
     ProvisionArgs {
-        identity: IdentityArgs { request: Some(ask.request.to_owned()), ..IdentityArgs::default() },
-        count: Some(ask.count.to_string()),
-        usage_class: Some(ask.usage.as_str().to_owned()),
-        common: stage.args.clone(),
+        identity: IdentityArgs { request: Some(wanted.id.to_owned()), ..IdentityArgs::default() },
+        count: Some(wanted.count.to_string()),
+        usage_class: Some(wanted.usage.as_str().to_owned()),
+        common: demo.args.clone(),
         ..ProvisionArgs::default()
     }
 }
 
-/// When the last machine was assigned, and when the last one listened.
+/// The times of the last assignment and of the last machine that listened.
 fn slowest(provisioned: &Provisioned) -> (Duration, Duration) {
     let of = |time: fn(&bullpen_engine::provision::worker::HeldMachine) -> Duration| {
         provisioned.runners.iter().map(time).max().unwrap_or_default()
@@ -147,40 +150,40 @@ fn slowest(provisioned: &Provisioned) -> (Duration, Duration) {
     (of(|held| held.assigned), of(|held| held.ready))
 }
 
-/// A job that is over.
-struct Over {
+/// The outcome of one job.
+struct JobOutcome {
     started: Duration,
     worked: bool,
 }
 
 async fn job(
-    stage: &WorkflowStage<'_>,
-    ask: &DemoRequest,
+    demo: &WorkflowDemo<'_>,
+    wanted: &DemoRequest,
     label: &str,
     number: u32,
     progress: &Progress,
-) -> Over {
+) -> JobOutcome {
     let name = format!("job {}", number + 1);
-    let note = stage.place.join(format!("{}-{number}", ask.request));
+    let note = demo.place.join(format!("{}-{number}", wanted.id));
     let order = JobOrder {
         repository: REPOSITORY.to_owned(),
         labels: vec![label.to_owned()],
         name: Some(name.clone()),
-        // A request's machines are for the jobs of its own run.
-        run_id: ask.request.split('.').next().and_then(|run| run.parse().ok()),
+        // A request's machines serve only jobs of the same run.
+        run_id: wanted.id.split('.').next().and_then(|run| run.parse().ok()),
         script: JOB.to_owned(),
         env: [("NOTE".to_owned(), note.display().to_string())].into(),
         ..JobOrder::default()
     };
-    let id = stage.stand_in.submit(order).id;
-    let view = stage.stand_in.started(id).await;
-    let started = stage.clock.monotonic();
+    let id = demo.stand_in.submit(order).id;
+    let view = demo.stand_in.started(id).await;
+    let started = demo.clock.monotonic();
     progress.say(&format!("{name} runs on {}", view.runner.as_deref().unwrap_or("no runner")));
-    let view = stage.stand_in.over(id).await;
+    let view = demo.stand_in.over(id).await;
     let written = fs::read_to_string(&note).unwrap_or_default();
     progress.say(&format!("{name} is over: {}, {written}", conclusion(&view)));
     let worked = view.conclusion == Some(Conclusion::Success) && written.ends_with(CHECKSUM);
-    Over { started, worked }
+    JobOutcome { started, worked }
 }
 
 fn conclusion(view: &JobView) -> &'static str {

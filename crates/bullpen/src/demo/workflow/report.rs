@@ -1,6 +1,6 @@
-//! Telling what came of the demo, and whether it is what should have.
+//! Judges the outcome of the workflow demo, and formats it.
 //!
-//! Not here: doing it (`play`).
+//! Not here: running it (`play`).
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 use super::play::{RequestOutcome, WorkflowOutcome};
 use crate::workflow::provision::millis;
 
-/// Everything there is to tell.
+/// The report of a demo.
 #[derive(Debug)]
 pub(super) struct WorkflowReport {
-    played: WorkflowOutcome,
-    /// What a boot pretends to take.
+    outcome: WorkflowOutcome,
+    /// The pretended time of a boot.
     boot: Duration,
-    /// How many machines there were.
+    /// The number of machines that the demo ended.
     machines: usize,
-    /// How long all of it took.
+    /// The duration of the demo.
     took: Duration,
 }
 
-/// How much faster a warm request was than a cold one.
+/// The times of a cold and a warm request.
 struct Ratio {
     cold: Duration,
     warm: Duration,
@@ -38,33 +38,34 @@ impl Ratio {
 }
 
 impl WorkflowReport {
-    /// From what was seen.
+    /// The report of this outcome.
     pub(super) fn new(
-        played: WorkflowOutcome,
+        outcome: WorkflowOutcome,
         boot: Duration,
         machines: usize,
         took: Duration,
     ) -> Self {
-        Self { played, boot, machines, took }
+        Self { outcome, boot, machines, took }
     }
 
-    /// What is not as it should be, in a few words each.
+    /// The differences from the expected outcome.
     pub(super) fn wrong(&self) -> Vec<String> {
-        let rows = self.played.rows.iter().flat_map(wrong_with);
-        let made: u32 = self.played.rows.iter().map(|row| row.tiers.created).sum();
+        let rows = self.outcome.rows.iter().flat_map(wrong_with);
+        let created: u32 = self.outcome.rows.iter().map(|row| row.tiers.created).sum();
         let machines = u32::try_from(self.machines).unwrap_or(u32::MAX);
-        let lost = (made != machines)
-            .then(|| format!("{made} machines were created, and {machines} ended with the demo"));
-        rows.chain(lost).chain(self.played.violations.iter().cloned()).collect()
+        let lost = (created != machines).then(|| {
+            format!("{created} machines were created, and {machines} ended with the demo")
+        });
+        rows.chain(lost).chain(self.outcome.violations.iter().cloned()).collect()
     }
 
-    /// To the last machine that listens; nothing if either run is missing.
+    /// The times until the last machine listened; `None` if either run is missing.
     fn ratio(&self) -> Option<Ratio> {
-        let of = |word| self.played.rows.iter().find(|row| row.run == word);
+        let of = |word| self.outcome.rows.iter().find(|row| row.run == word);
         Some(Ratio { cold: of("cold")?.listening, warm: of("warm")?.listening })
     }
 
-    /// For people.
+    /// The text for people.
     pub(super) fn text(&self) -> String {
         let mut lines = vec![format!(
             "{:<6} {:<10} {:<19} {:>6} {:>7} {:>7} {:>11} {:>12} {:>12} {:>5}",
@@ -79,12 +80,12 @@ impl WorkflowReport {
             "FIRST JOB ms",
             "JOBS"
         )];
-        lines.extend(self.played.rows.iter().map(line));
+        lines.extend(self.outcome.rows.iter().map(line));
         let boot = self.boot.as_secs_f64();
         lines.push(format!(
             "\nTimes count from the request's beginning: until every assignment was stored, until the \
              last machine\nlistened, and until the first job started. A new machine pretends to boot \
-             for {boot} s: that is a model's\nnumber, and most of what a cold request takes here."
+             for {boot} s: a model's\nnumber, and most of the time of a cold request here."
         ));
         if let Some(ratio) = self.ratio() {
             let (warm, cold) = (ratio.warm.as_millis(), ratio.cold.as_millis());
@@ -95,7 +96,7 @@ impl WorkflowReport {
                 ratio.without(self.boot)
             ));
         }
-        let WorkflowOutcome { records, violations, .. } = &self.played;
+        let WorkflowOutcome { records, violations, .. } = &self.outcome;
         lines.push(format!(
             "ledger verify: {records} records, {} violations. {} machines, all gone; {:.1} s in all.",
             violations.len(),
@@ -105,16 +106,16 @@ impl WorkflowReport {
         lines.join("\n")
     }
 
-    /// For programs.
+    /// The object for programs.
     pub(super) fn json(&self) -> Value {
-        let rows: Vec<Value> = self.played.rows.iter().map(object).collect();
+        let rows: Vec<Value> = self.outcome.rows.iter().map(object).collect();
         json!({
             "requests": rows,
             "pretended_boot_ms": millis(self.boot),
             "cold_to_warm": self.ratio().map(|ratio| ratio.with_boot()),
             "cold_to_warm_without_boot": self.ratio().map(|ratio| ratio.without(self.boot)),
-            "records": self.played.records,
-            "violations": self.played.violations,
+            "records": self.outcome.records,
+            "violations": self.outcome.violations,
             "machines": self.machines,
             "took_ms": millis(self.took),
             "wrong": self.wrong(),
@@ -123,11 +124,11 @@ impl WorkflowReport {
 }
 
 fn wrong_with(row: &RequestOutcome) -> Vec<String> {
-    let RequestOutcome { ask, tiers, jobs, returned, .. } = row;
-    let (id, count) = (ask.request, ask.count);
+    let RequestOutcome { wanted, tiers, jobs, returned, .. } = row;
+    let (id, count) = (wanted.id, wanted.count);
     let mut wrong = Vec::new();
-    if *tiers != ask.expected {
-        wrong.push(format!("{id}: {tiers:?} where {:?} should be", ask.expected));
+    if *tiers != wanted.expected {
+        wrong.push(format!("{id}: {tiers:?} instead of {:?}", wanted.expected));
     }
     if *jobs != count {
         wrong.push(format!("{id}: {jobs} of {count} jobs did their work"));
@@ -139,25 +140,25 @@ fn wrong_with(row: &RequestOutcome) -> Vec<String> {
 }
 
 fn line(row: &RequestOutcome) -> String {
-    let RequestOutcome { run, ask, tiers, jobs, .. } = row;
-    let wanted = format!("{} large {}", ask.count, ask.usage.as_str());
-    let done = format!("{jobs}/{}", ask.count);
+    let RequestOutcome { run, wanted, tiers, jobs, .. } = row;
+    let machines = format!("{} large {}", wanted.count, wanted.usage.as_str());
+    let done = format!("{jobs}/{}", wanted.count);
     let [assigned, listening, first] =
         [row.assigned, row.listening, row.first_job].map(|time| time.as_millis());
     format!(
-        "{run:<6} {:<10} {wanted:<19} {:>6} {:>7} {:>7} {assigned:>11} {listening:>12} {first:>12} \
+        "{run:<6} {:<10} {machines:<19} {:>6} {:>7} {:>7} {assigned:>11} {listening:>12} {first:>12} \
          {done:>5}",
-        ask.request, tiers.reused, tiers.started, tiers.created
+        wanted.id, tiers.reused, tiers.started, tiers.created
     )
 }
 
 fn object(row: &RequestOutcome) -> Value {
     json!({
         "run": row.run,
-        "request": row.ask.request,
+        "request": row.wanted.id,
         "class": "large",
-        "usage": row.ask.usage,
-        "requested": row.ask.count,
+        "usage": row.wanted.usage,
+        "requested": row.wanted.count,
         "reused": row.tiers.reused,
         "started": row.tiers.started,
         "created": row.tiers.created,
@@ -176,23 +177,23 @@ mod tests {
 
     fn report() -> WorkflowReport {
         let rows = RUNS.iter().flat_map(|run| {
-            run.asks.iter().map(|ask| RequestOutcome {
-                run: run.word,
-                ask: *ask,
-                tiers: ask.expected,
+            run.requests.iter().map(|request| RequestOutcome {
+                run: run.name,
+                wanted: *request,
+                tiers: request.expected,
                 assigned: Duration::from_millis(5),
-                listening: Duration::from_millis(if run.word == "cold" { 2_300 } else { 100 }),
+                listening: Duration::from_millis(if run.name == "cold" { 2_300 } else { 100 }),
                 first_job: Duration::from_millis(2_400),
-                jobs: ask.count,
-                returned: usize::try_from(ask.count).unwrap(),
+                jobs: request.count,
+                returned: usize::try_from(request.count).unwrap(),
             })
         });
-        let played = WorkflowOutcome { rows: rows.collect(), records: 6, violations: Vec::new() };
-        WorkflowReport::new(played, Duration::from_secs(2), 6, Duration::from_secs(7))
+        let outcome = WorkflowOutcome { rows: rows.collect(), records: 6, violations: Vec::new() };
+        WorkflowReport::new(outcome, Duration::from_secs(2), 6, Duration::from_secs(7))
     }
 
     #[test]
-    fn what_should_come_of_it_is_not_wrong() {
+    fn the_expected_outcome_has_no_errors() {
         let report = report();
         assert_eq!(report.wrong(), Vec::<String>::new());
         let text = report.text();
@@ -202,22 +203,22 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_and_is_named() {
+    fn every_other_outcome_is_an_error_with_a_name() {
         let mut report = report();
-        report.played.rows[1].tiers = Tiers { reused: 3, started: 0, created: 1 };
-        report.played.rows[2].jobs = 3;
-        report.played.rows[3].returned = 1;
-        report.played.violations.push("I1: two owners".to_owned());
+        report.outcome.rows[1].tiers = Tiers { reused: 3, started: 0, created: 1 };
+        report.outcome.rows[2].jobs = 3;
+        report.outcome.rows[3].returned = 1;
+        report.outcome.violations.push("I1: two owners".to_owned());
         let wrong = report.wrong();
         assert_eq!(wrong.len(), 5, "{wrong:?}");
-        for (wrong, says) in wrong.iter().zip([
+        for (wrong, error) in wrong.iter().zip([
             "2.1.build: Tiers { reused: 3, started: 0, created: 1 }",
             "3.1.build: 3 of 4 jobs",
             "3.1.spot: 1 of 2 machines",
             "7 machines were created, and 6 ended",
             "I1: two owners",
         ]) {
-            assert!(wrong.contains(says), "{wrong}");
+            assert!(wrong.contains(error), "{wrong}");
         }
         assert_eq!(report.json()["wrong"].as_array().map(Vec::len), Some(5));
     }

@@ -1,6 +1,6 @@
-//! What is written, byte by byte, and that no value can end its own block.
+//! Tests of the written files, byte by byte; no value can end its own block.
 //!
-//! Not here: whether a runner reads it (`tests/action.rs`).
+//! Not here: the runner that reads them (`tests/action.rs`).
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn provisioned() -> Provisioned {
     }
 }
 
-/// As the runner reads it: a block ends at the first line that is its delimiter.
+/// Parses the file as the runner does: a block ends at the first line that is its delimiter.
 fn read(text: &str) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     let mut rest = text;
@@ -44,12 +44,12 @@ fn outputs_and_the_summary_are_appended() {
         ("GITHUB_STEP_SUMMARY".to_owned(), path("summary")),
     ]);
     std::fs::write(path("output"), "before=1\n").unwrap();
-    let places = OutputFiles::of(&environment);
-    places.begin(&RequestId::new("7.1.a")).unwrap();
-    places.begun("warm-7.1.a").unwrap();
+    let files = OutputFiles::of(&environment);
+    files.begin(&RequestId::new("7.1.a")).unwrap();
+    files.begun("warm-7.1.a").unwrap();
     let begun = "before=1\nrequest<<BULLPEN\n7.1.a\nBULLPEN\nlabel<<BULLPEN\nwarm-7.1.a\nBULLPEN\n";
     assert_eq!(std::fs::read_to_string(path("output")).unwrap(), begun);
-    places.finish(&provisioned()).unwrap();
+    files.finish(&provisioned()).unwrap();
     let output = std::fs::read_to_string(path("output")).unwrap();
     let expected = [
         ("label", "warm-7.1.a"),

@@ -1,6 +1,6 @@
-//! No text whatsoever makes reading panic, and every refusal is one line that names its place.
+//! Property tests: no text makes reading panic, and every error is one line that names its place.
 //!
-//! Not here: which texts are legal.
+//! Not here: the legal texts (`numbers`, `names` and the tests of each command).
 
 use std::sync::LazyLock;
 
@@ -9,14 +9,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Every input there is.
+/// The names of all inputs.
 static INPUTS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let all = [flags::<ProvisionArgs>(), flags::<ReleaseArgs>(), flags::<RefreshArgs>()];
     let all: BTreeSet<String> = all.into_iter().flatten().collect();
     all.into_iter().collect()
 });
 
-/// Texts near to what is legal, and texts that are near to nothing.
+/// Random texts, and texts that are almost legal.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -45,11 +45,11 @@ proptest! {
                 release(given, pairs).map(drop),
                 refresh(given, pairs).map(drop),
             ];
-            for said in answers.into_iter().filter_map(Result::err) {
-                // Clap answers for flags that a command has not, and tells its own story.
-                let ours = !said.starts_with("error:");
-                prop_assert!(!ours || said.lines().count() == 1, "{}", said);
-                prop_assert!(!ours || said.starts_with("--") || said.starts_with("INPUT_"), "{}", said);
+            for error in answers.into_iter().filter_map(Result::err) {
+                // For unknown flags clap prints an error of its own.
+                let ours = !error.starts_with("error:");
+                prop_assert!(!ours || error.lines().count() == 1, "{}", error);
+                prop_assert!(!ours || error.starts_with("--") || error.starts_with("INPUT_"), "{}", error);
             }
         }
     }

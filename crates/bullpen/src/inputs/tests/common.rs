@@ -1,4 +1,4 @@
-//! Where the state is, which engine, and as whom GitHub is spoken to.
+//! Tests of the common inputs: the state directory, the engine, and GitHub's credential.
 //!
 //! Not here: the commands' own inputs.
 
@@ -13,7 +13,7 @@ use crate::inputs::github::{AppKey, Scope};
 const KEY: &str = "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n";
 
 #[test]
-fn the_state_is_where_it_is_said_to_be_or_in_the_data_directory() {
+fn the_state_is_in_the_given_directory_or_in_the_data_directory() {
     let state = |flags: &[&str], pairs: &[(&str, &str)]| stack_inputs(flags, pairs).unwrap().state;
     let xdg = ("XDG_DATA_HOME", "/data");
     let own = ("BULLPEN_STATE", "own");
@@ -29,30 +29,30 @@ fn the_state_is_where_it_is_said_to_be_or_in_the_data_directory() {
     let nowhere = stack_inputs(&[], &[("HOME", "")]).unwrap_err();
     assert!(nowhere.starts_with("--state: not given"), "{nowhere}");
     for wrong in ["", " ", "a\nb"] {
-        let said = stack_inputs(&["--state", wrong], &[]).unwrap_err();
-        assert_eq!(said, format!("--state: {wrong:?} is not a path"));
+        let error = stack_inputs(&["--state", wrong], &[]).unwrap_err();
+        assert_eq!(error, format!("--state: {wrong:?} is not a path"));
     }
 }
 
 #[test]
-fn only_what_is_in_the_build_can_be_chosen() {
+fn only_engines_and_fleets_of_this_build_can_be_chosen() {
     assert!(stack_inputs(&["--engine", "embedded", "--fleet", "process"], &[]).is_ok());
     assert_eq!(stack_inputs(&[], &[]).unwrap().fleet, Fleet::Process);
-    let said = stack_inputs(&[], &[("INPUT_FLEET", "ec2")]).unwrap_err();
-    assert!(said.starts_with("INPUT_FLEET: "), "{said}");
-    let said = stack_inputs(&["--engine", "embeded"], &[]).unwrap_err();
-    assert!(said.ends_with("did you mean \"embedded\"?"), "{said}");
+    let error = stack_inputs(&[], &[("INPUT_FLEET", "ec2")]).unwrap_err();
+    assert!(error.starts_with("INPUT_FLEET: "), "{error}");
+    let error = stack_inputs(&["--engine", "embeded"], &[]).unwrap_err();
+    assert!(error.ends_with("did you mean \"embedded\"?"), "{error}");
 }
 
 #[cfg(not(feature = "aws"))]
 #[test]
 fn a_build_without_aws_says_so() {
-    for (flags, said) in [
+    for (flags, error) in [
         (["--engine", "aws"], "--engine: \"aws\" is not in this build; use embedded"),
         (["--fleet", "ec2"], "--fleet: \"ec2\" is not in this build; use process"),
         (["--fleet", ""], "--fleet: \"\" is not process, the only one in this build"),
     ] {
-        assert_eq!(stack_inputs(&flags, &[]).unwrap_err(), said);
+        assert_eq!(stack_inputs(&flags, &[]).unwrap_err(), error);
     }
 }
 
@@ -62,13 +62,13 @@ fn a_build_with_aws_has_both_engines() {
     let read = |flags: &[&str]| stack_inputs(flags, &[]).map(|read| (read.engine, read.fleet));
     assert_eq!(read(&["--engine", "aws"]), Ok((Engine::Aws, Fleet::Ec2)));
     assert_eq!(read(&["--engine", "aws", "--fleet", "process"]), Ok((Engine::Aws, Fleet::Process)));
-    let said = read(&["--fleet", "ec2"]).unwrap_err();
+    let error = read(&["--fleet", "ec2"]).unwrap_err();
     assert_eq!(
-        said,
+        error,
         "--fleet: \"ec2\" needs --engine aws: instances cannot reach the files of this machine"
     );
-    let said = stack_inputs(&["--engine", "gcp"], &[]).unwrap_err();
-    assert_eq!(said, "--engine: \"gcp\" is not embedded or aws");
+    let error = stack_inputs(&["--engine", "gcp"], &[]).unwrap_err();
+    assert_eq!(error, "--engine: \"gcp\" is not embedded or aws");
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn addresses_are_https_or_this_machine() {
         "http://localhost.evil.example",
         "http://127.0.0.1@x",
     ] {
-        let said = api(wrong).unwrap_err();
-        assert!(said.starts_with("--api-url: ") && said.contains("https address"), "{said}");
+        let error = api(wrong).unwrap_err();
+        assert!(error.starts_with("--api-url: ") && error.contains("https address"), "{error}");
     }
     let server = common(&[], &[("GITHUB_SERVER_URL", "https://ghe.example")]).unwrap();
     assert_eq!(server.github.server_url, "https://ghe.example");
@@ -129,8 +129,8 @@ fn a_token_or_an_app_and_never_the_workflows_own_token() {
     let file = Ok(Some(Credential::TokenFile(PathBuf::from("token"))));
     assert_eq!(credential(&["--github-token-file", "token"], &[]), file);
     assert_eq!(credential(&[], &[("INPUT_GITHUB_TOKEN_FILE", "token")]), file);
-    let said = credential(&[], &[own, ("INPUT_GITHUB-TOKEN", "ghs_own")]).unwrap_err();
-    assert!(said.contains("GITHUB_TOKEN, which cannot register") && !said.contains("ghs_own"));
+    let error = credential(&[], &[own, ("INPUT_GITHUB-TOKEN", "ghs_own")]).unwrap_err();
+    assert!(error.contains("GITHUB_TOKEN, which cannot register") && !error.contains("ghs_own"));
 
     let app = |key| Ok(Some(Credential::App { id: 12, key }));
     let text = [("INPUT_APP-ID", "12"), ("INPUT_APP-KEY", KEY)];
@@ -152,14 +152,14 @@ fn a_token_or_an_app_and_never_the_workflows_own_token() {
         &["--github-token-file", ""],
         &["--github-token-file", "s3cr3t\non two lines"],
     ] {
-        let said = credential(flags, &[]).unwrap_err();
-        assert!(said.starts_with("--") && said.lines().count() == 1, "{said}");
-        assert!(!said.contains("s3cr3t") && !said.contains("c2VjcmV0"), "{said}");
+        let error = credential(flags, &[]).unwrap_err();
+        assert!(error.starts_with("--") && error.lines().count() == 1, "{error}");
+        assert!(!error.contains("s3cr3t") && !error.contains("c2VjcmV0"), "{error}");
     }
     let both = [("INPUT_GITHUB_TOKEN", "s3cr3t"), ("INPUT_GITHUB_TOKEN_FILE", "token")];
-    let said = credential(&[], &both).unwrap_err();
+    let error = credential(&[], &both).unwrap_err();
     assert_eq!(
-        said,
+        error,
         "INPUT_GITHUB_TOKEN: INPUT_GITHUB_TOKEN_FILE is given as well; give one of them"
     );
 }
@@ -170,23 +170,23 @@ fn no_argument_holds_a_secret() {
     for flag in all.iter().chain([&flags::<ReleaseArgs>()]).flatten() {
         assert!(flag != "github-token", "every user can read arguments");
     }
-    let said = common(&["--app-id", "1", "--app-key", KEY], &[]).unwrap_err();
-    assert!(said.starts_with("--app-key: other users of this machine can read"), "{said}");
-    assert!(said.contains("path of a file") && said.contains("INPUT_APP-KEY"), "{said}");
+    let error = common(&["--app-id", "1", "--app-key", KEY], &[]).unwrap_err();
+    assert!(error.starts_with("--app-key: other users of this machine can read"), "{error}");
+    assert!(error.contains("path of a file") && error.contains("INPUT_APP-KEY"), "{error}");
 }
 
 #[test]
-fn no_secret_is_in_a_refusal_or_in_what_is_printed_for_debugging() {
+fn no_secret_is_in_an_error_or_in_debug_output() {
     let lost_its_first_line = format!("s3cr3t\n{KEY}");
     for (name, value) in [
         ("INPUT_GITHUB-TOKEN", "s3cr3t two"),
         ("INPUT_GITHUB-TOKEN", "s3cr3tä"),
         ("INPUT_APP-KEY", lost_its_first_line.as_str()),
     ] {
-        let said = common(&[], &[(name, value), ("INPUT_APP-ID", "1")]).unwrap_err();
-        assert!(!said.contains("s3cr3t"), "{said}");
-        let said = common(&[], &[(name, value)]).unwrap_err();
-        assert!(!said.contains("s3cr3t"), "{said}");
+        let error = common(&[], &[(name, value), ("INPUT_APP-ID", "1")]).unwrap_err();
+        assert!(!error.contains("s3cr3t"), "{error}");
+        let error = common(&[], &[(name, value)]).unwrap_err();
+        assert!(!error.contains("s3cr3t"), "{error}");
     }
     let flags = ["--app-id", "1", "--app-key", "-----BEGIN s3cr3t"];
     let pairs = [("INPUT_GITHUB_TOKEN", "s3cr3t")];
@@ -201,8 +201,8 @@ fn d29_the_numbers_of_the_stack_are_the_users() {
     assert_eq!(stack(&[]).unwrap().limits.fleet_validation, Duration::from_secs(180));
     let longer = stack(&[("BULLPEN_LIMITS_FLEET_VALIDATION", "8m")]).unwrap();
     assert_eq!(longer.limits.fleet_validation, Duration::from_secs(480));
-    let said = stack(&[("BULLPEN_LIMITS_FLEET_VALIDATION", "8 m")]).unwrap_err().to_string();
-    assert!(said.contains("BULLPEN_LIMITS_FLEET_VALIDATION"), "{said}");
+    let error = stack(&[("BULLPEN_LIMITS_FLEET_VALIDATION", "8 m")]).unwrap_err().to_string();
+    assert!(error.contains("BULLPEN_LIMITS_FLEET_VALIDATION"), "{error}");
 }
 
 #[test]
@@ -215,24 +215,24 @@ fn files_that_cannot_be_read_are_named() {
     assert_eq!(files::app_key(&AppKey::File(key)).unwrap(), Secret::new(KEY.trim()));
     let other = directory.path().join("other");
     std::fs::write(&other, "s3cr3t, not a key").unwrap();
-    let said = files::app_key(&AppKey::File(other)).unwrap_err().to_string();
-    assert!(said.ends_with("other is not a key in PEM") && !said.contains("s3cr3t"), "{said}");
+    let error = files::app_key(&AppKey::File(other)).unwrap_err().to_string();
+    assert!(error.ends_with("other is not a key in PEM") && !error.contains("s3cr3t"), "{error}");
     let token = directory.path().join("token");
     let missing = files::token(&token).unwrap_err().to_string();
     assert!(missing.contains("could not read") && missing.contains("token"), "{missing}");
     std::fs::write(&token, "pat\n").unwrap();
     assert_eq!(files::token(&token).unwrap(), Secret::new("pat"));
     std::fs::write(&token, "s3cr3t and more").unwrap();
-    let said = files::token(&token).unwrap_err().to_string();
-    assert!(said.contains("is not one word") && !said.contains("s3cr3t"), "{said}");
+    let error = files::token(&token).unwrap_err().to_string();
+    assert!(error.contains("is not one word") && !error.contains("s3cr3t"), "{error}");
     let inputs =
         stack_inputs(&["--config", "/no/such.yml", "--stack", "/no/such.toml"], &[]).unwrap();
     assert!(files::config(&inputs).unwrap_err().to_string().contains("/no/such.yml"));
-    let said = files::stack(&inputs, &Environment::new()).unwrap_err().to_string();
-    assert!(said.contains("/no/such.toml"), "{said}");
+    let error = files::stack(&inputs, &Environment::new()).unwrap_err().to_string();
+    assert!(error.contains("/no/such.toml"), "{error}");
 }
 
-/// What `common` and `bullpen.toml` say together about GitHub.
+/// The inputs about GitHub, completed by `bullpen.toml`.
 fn completed(toml: &str, flags: &[&str], pairs: &[(&str, &str)]) -> Result<GithubInputs, String> {
     let environment = variables(pairs);
     let (stack, findings) =
@@ -243,7 +243,7 @@ fn completed(toml: &str, flags: &[&str], pairs: &[(&str, &str)]) -> Result<Githu
 }
 
 #[test]
-fn what_is_not_given_is_as_the_stack_says() {
+fn bullpen_toml_fills_absent_inputs() {
     let app = "[github]\nurl = \"https://ghe.example\"\napp-id = 7\nprivate-key = \"env:KEY\"\n\
                more-apps = { 8 = \"env:KEY\" }\n";
     let github = completed(app, &[], &[("KEY", KEY)]).unwrap();
@@ -255,20 +255,20 @@ fn what_is_not_given_is_as_the_stack_says() {
     assert_eq!(github.more_apps, [(8, key.clone())]);
     assert_eq!(github.secrets(), [&key, &key]);
 
-    // What is given wins, and then nobody asks for what the file names.
+    // A given input wins, and the secret that the file names is not read.
     let given = ["--api-url", "https://other.example/api/v3"];
     let github = completed(app, &given, &[("INPUT_GITHUB_TOKEN", "pat")]).unwrap();
     assert_eq!(github.api_url, "https://other.example/api/v3");
     assert_eq!(github.credential, Some(Credential::Token(Secret::new("pat"))));
 
-    let said = completed(app, &[], &[]).unwrap_err();
-    assert_eq!(said, "github.private-key: the variable KEY is not set");
+    let error = completed(app, &[], &[]).unwrap_err();
+    assert_eq!(error, "github.private-key: the variable KEY is not set");
     let token = |place: &str| format!("[github]\ntoken = \"{place}\"\n");
-    let said = completed(&token("env:EMPTY"), &[], &[("EMPTY", " ")]).unwrap_err();
-    assert_eq!(said, "github.token: env:EMPTY is empty");
-    let said = completed(&token("file:/no/such"), &[], &[]).unwrap_err();
-    assert!(said.starts_with("could not read /no/such"), "{said}");
+    let error = completed(&token("env:EMPTY"), &[], &[("EMPTY", " ")]).unwrap_err();
+    assert_eq!(error, "github.token: env:EMPTY is empty");
+    let error = completed(&token("file:/no/such"), &[], &[]).unwrap_err();
+    assert!(error.starts_with("could not read /no/such"), "{error}");
     let arn = "arn:aws:ssm:eu-west-1:123456789012:parameter/bullpen/token";
-    let said = completed(&token(arn), &[], &[]).unwrap_err();
-    assert!(said.contains("hand it in as env:NAME or file:/path"), "{said}");
+    let error = completed(&token(arn), &[], &[]).unwrap_err();
+    assert!(error.contains("hand it in as env:NAME or file:/path"), "{error}");
 }

@@ -1,7 +1,7 @@
-//! Every flag is an input, and `action.yml` and its page have exactly the inputs and outputs that
-//! the command has.
+//! Tests that every flag is an input, and that `action.yml` and its page have exactly the inputs
+//! and outputs of the command.
 //!
-//! Not here: whether the action passes them on (`tests/action.rs`).
+//! Not here: running the action (`tests/action.rs`).
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,13 @@ use crate::inputs::outputs;
 
 const ACTION: &str = include_str!("../../../../../action.yml");
 const PAGE: &str = include_str!("../../../../../docs/action.md");
-/// Inputs of the action alone.
+/// Inputs that only the action has.
 const OF_THE_ACTION: [&str; 2] = ["mode", "bullpen-path"];
-/// Flags for people and scripts; an action's step has outputs instead. `count` is a second name.
+/// Flags that the action lacks: a step has outputs in place of `json`, and `count` is a second
+/// name.
 const NOT_OF_THE_ACTION: [&str; 2] = ["json", "count"];
 
-/// Inputs that are no flags: every user of a machine can read arguments.
+/// Inputs without a flag, because every user of a machine can read arguments.
 const NO_FLAGS: [&str; 1] = ["github-token"];
 
 /// The keys that stand two spaces deep under a top-level key.
@@ -38,12 +39,12 @@ fn every_flag_is_read_from_its_variable_too() {
     ];
     for (flags, outcome) in commands {
         assert!(flags.len() >= 6);
-        // A release that is told its name by a flag does not look at these two variables.
+        // `release --name` does not read these two variables.
         for flag in flags.iter().filter(|flag| !["request", "name"].contains(&flag.as_str())) {
             let variable = format!("INPUT_{}", flag.to_uppercase());
             for spelling in [variable.clone(), variable.replace('-', "_")] {
-                let told = ["true", "zz.9"].map(|value| outcome(&[(&spelling, value)]));
-                assert!(told.iter().any(|told| *told != outcome(&[])), "{spelling} is not read");
+                let read = ["true", "zz.9"].map(|value| outcome(&[(&spelling, value)]));
+                assert!(read.iter().any(|read| *read != outcome(&[])), "{spelling} is not read");
             }
         }
     }
@@ -81,7 +82,7 @@ fn the_action_has_every_output_of_the_command_and_no_other() {
 
 #[test]
 fn the_actions_script_has_no_input_in_its_text() {
-    // What is interpolated into a script is run by it.
+    // A script runs the text that GitHub interpolates into it.
     let script = ACTION.split("      run: |").nth(1).expect("a script");
     assert!(!script.contains("${{"), "{script}");
 }

@@ -1,10 +1,10 @@
-//! Every number and duration, over every way to get one wrong.
+//! Tests of every number and duration with every kind of wrong value.
 //!
-//! Not here: what the right ones mean (`provision`, `refresh`).
+//! Not here: the meaning of legal values (`provision`, `refresh`).
 
 use super::*;
 
-/// What is no whole number of anything (instance-count: 2.5, -1 and Infinity used to be an
+/// Values that are not whole numbers (instance-count: 2.5, -1 and Infinity used to be an
 /// `Invalid array length`; D34: a stored 0 used to read as nothing).
 const WRONG: &[&str] = &[
     "0",
@@ -31,7 +31,7 @@ const WRONG: &[&str] = &[
     "--json",
 ];
 
-/// Which command, which input, the most it may be.
+/// The command, the input, and its largest value.
 type Read = fn(&[&str], &[(&str, &str)]) -> Result<(), String>;
 const NUMBERS: &[(Read, &str, u32)] = &[
     (|flags, pairs| provision(flags, pairs).map(drop), "instance-count", 1_000),
@@ -43,14 +43,14 @@ const NUMBERS: &[(Read, &str, u32)] = &[
 ];
 
 #[test]
-fn a_wrong_number_is_refused_with_its_place_its_value_and_what_is_legal() {
+fn a_wrong_number_is_refused_with_its_place_its_value_and_the_legal_range() {
     for (read, name, most) in NUMBERS {
         let beyond = (most + 1).to_string();
         for wrong in WRONG.iter().copied().chain([beyond.as_str()]) {
             let flag = format!("--{name}");
-            let said = read(&[&flag, wrong], &[]).unwrap_err();
+            let error = read(&[&flag, wrong], &[]).unwrap_err();
             let legal = format!("is not a whole number from 1 to {most}");
-            assert_eq!(said, format!("{flag}: {wrong:?} {legal}"));
+            assert_eq!(error, format!("{flag}: {wrong:?} {legal}"));
             let hyphens = format!("INPUT_{}", name.to_uppercase());
             let underscores = hyphens.replace('-', "_");
             for variable in [&hyphens, &underscores] {
@@ -67,7 +67,7 @@ fn a_wrong_number_is_refused_with_its_place_its_value_and_what_is_legal() {
 }
 
 #[test]
-fn the_ends_of_each_range_are_legal_and_white_space_around_is_not_minded() {
+fn the_ends_of_each_range_are_legal_with_white_space_around() {
     for (read, name, most) in NUMBERS {
         let flag = format!("--{name}");
         for right in ["1", " 1\n", &most.to_string()] {
@@ -92,9 +92,9 @@ fn a_wrong_duration_is_refused_the_same_way() {
         " ",
         "999999999999999999d",
     ] {
-        let said = provision(&["--deadline", wrong], &[]).unwrap_err();
+        let error = provision(&["--deadline", wrong], &[]).unwrap_err();
         let legal = "a positive duration such as 90s, 10m or 1h30m, up to 1d";
-        assert_eq!(said, format!("--deadline: {wrong:?} is not {legal}"));
+        assert_eq!(error, format!("--deadline: {wrong:?} is not {legal}"));
     }
     let long = provision(&["--deadline", &"9".repeat(1_000)], &[]).unwrap_err();
     assert!(long.len() < 200, "{long}");
@@ -105,8 +105,8 @@ fn a_wrong_answer_to_yes_or_no_is_refused() {
     for (name, read) in [("on-demand-fallback", NUMBERS[0].0), ("dry-run", NUMBERS[3].0)] {
         for wrong in ["yes", "1", "", " ", "tru"] {
             let flag = format!("--{name}={wrong}");
-            let said = read(&[&flag], &[]).unwrap_err();
-            assert_eq!(said, format!("--{name}: {wrong:?} is not true or false"));
+            let error = read(&[&flag], &[]).unwrap_err();
+            assert_eq!(error, format!("--{name}: {wrong:?} is not true or false"));
         }
     }
 }

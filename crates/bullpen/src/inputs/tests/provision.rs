@@ -1,4 +1,4 @@
-//! `provision`: which request, how many, which machines.
+//! Tests of `provision`: the request's id, the number of machines, and their class.
 //!
 //! Not here: wrong numbers (`numbers`).
 
@@ -52,7 +52,7 @@ fn d32_two_steps_of_one_run_have_two_requests_and_two_labels() {
     assert_eq!(request(&[], WORKFLOW), "4711.2.provision-__self");
     assert_eq!(request(&[], &other), "4711.2.provision-__self_2");
     assert_eq!(request(&["--name", "Spot_x64"], WORKFLOW), "4711.2.spot_x64");
-    // GitHub does not tell labels apart by case; neither do names.
+    // GitHub ignores the case of labels, so names ignore it too.
     assert_eq!(request(&["--name", "spot_X64"], WORKFLOW), "4711.2.spot_x64");
 }
 
@@ -72,31 +72,31 @@ fn a_request_is_named_whole_or_by_its_parts() {
 fn a_wrong_identity_is_refused() {
     let long = "n".repeat(129);
     for wrong in ["", " ", "a.b", "a b", "ä", "a/b", "a,b", long.as_str()] {
-        let said = provision(&["--name", wrong], &[]).unwrap_err();
-        assert!(said.starts_with("--name: ") && said.contains("letters, digits"), "{said}");
+        let error = provision(&["--name", wrong], &[]).unwrap_err();
+        assert!(error.starts_with("--name: ") && error.contains("letters, digits"), "{error}");
     }
     for wrong in ["", "4711", "4711.", ".1", "4711.0", "4711.x", "4711.-1", "4711.1.2", "a b.1"] {
-        let said = provision(&["--run-id", wrong], &[]).unwrap_err();
+        let error = provision(&["--run-id", wrong], &[]).unwrap_err();
         assert_eq!(
-            said,
+            error,
             format!("--run-id: {wrong:?} is not a run attempt as RUN.ATTEMPT, such as 4711.1")
         );
     }
     for wrong in ["", "4711.1", "4711.1.", "x", "4711.1.a.b", "..", "4711.0.a", "warm-1.1.a"] {
-        let said = provision(&["--request", wrong], &[]).unwrap_err();
-        assert!(said.ends_with("RUN.ATTEMPT.NAME, such as 4711.1.build"), "{said}");
+        let error = provision(&["--request", wrong], &[]).unwrap_err();
+        assert!(error.ends_with("RUN.ATTEMPT.NAME, such as 4711.1.build"), "{error}");
     }
-    let said = provision(&[], &[("GITHUB_RUN_ID", "1"), ("GITHUB_RUN_ATTEMPT", "0")]).unwrap_err();
-    assert!(said.starts_with("GITHUB_RUN_ATTEMPT: \"0\""), "{said}");
-    let said =
+    let error = provision(&[], &[("GITHUB_RUN_ID", "1"), ("GITHUB_RUN_ATTEMPT", "0")]).unwrap_err();
+    assert!(error.starts_with("GITHUB_RUN_ATTEMPT: \"0\""), "{error}");
+    let error =
         provision(&[], &[("GITHUB_RUN_ID", "a b"), ("GITHUB_RUN_ATTEMPT", "1")]).unwrap_err();
-    assert!(said.starts_with("GITHUB_RUN_ID: \"a b\""), "{said}");
-    let said = provision(&[], &[("GITHUB_JOB", &long)]).unwrap_err();
-    assert_eq!(said, "GITHUB_JOB: job and step are too long for a name; give --name");
+    assert!(error.starts_with("GITHUB_RUN_ID: \"a b\""), "{error}");
+    let error = provision(&[], &[("GITHUB_JOB", &long)]).unwrap_err();
+    assert_eq!(error, "GITHUB_JOB: job and step are too long for a name; give --name");
 }
 
 #[test]
-fn a_flag_wins_over_its_variable_whichever_of_two_names_it_has() {
+fn a_flag_wins_over_its_variable_under_either_of_its_two_names() {
     let both = [("INPUT_INSTANCE-COUNT", "2"), ("INPUT_INSTANCE_COUNT", "3"), ("INPUT_COUNT", "4")];
     let count = |flags: &[&str], pairs: &[(&str, &str)]| provision(flags, pairs).unwrap().count;
     assert_eq!(count(&["--instance-count", "9"], &both), 9);
@@ -116,10 +116,10 @@ fn usage_deadline_and_the_rest_are_read() {
     assert_eq!(inputs.machine.usage, Some(Usage::Spot));
     assert_eq!(inputs.max_runtime, Some(Duration::from_secs(5_400)));
     assert_eq!((inputs.on_partial, inputs.on_demand_fallback), (OnPartial::Fail, true));
-    // D29: how long a request tries is up to the user.
+    // D29: the user decides the deadline of a request.
     assert_eq!(inputs.deadline, Some(Duration::from_secs(5_400)));
     assert!(!provision(&["--on-demand-fallback=false"], &[]).unwrap().on_demand_fallback);
-    for (flags, said) in [
+    for (flags, error) in [
         (
             ["--usage-class", "spott"],
             "--usage-class: \"spott\" is not spot or on-demand; did you mean \"spot\"?",
@@ -131,7 +131,7 @@ fn usage_deadline_and_the_rest_are_read() {
         (["--usage-class", ""], "--usage-class: \"\" is not spot or on-demand"),
         (["--on-partial", "retry"], "--on-partial: \"retry\" is not top-up or fail"),
     ] {
-        assert_eq!(provision(&flags, &[]).unwrap_err(), said);
+        assert_eq!(provision(&flags, &[]).unwrap_err(), error);
     }
 }
 
@@ -145,8 +145,8 @@ fn types_are_split_at_white_space_and_at_commas() {
         assert_eq!(types(text), Ok(vec!["c*".to_owned(), "m6i.large".to_owned()]));
     }
     for wrong in ["", " ", ",", "c?", "c[56]*", "c*;m*", "ä"] {
-        let said: String = types(wrong).unwrap_err();
-        assert!(said.starts_with("--allowed-instance-types: "), "{said}");
+        let error: String = types(wrong).unwrap_err();
+        assert!(error.starts_with("--allowed-instance-types: "), "{error}");
     }
     assert!(types(&"c* ".repeat(101)).is_err());
 }
@@ -156,20 +156,20 @@ fn a_class_is_known_from_the_file_or_the_table_or_by_default() {
     let class = |flags: &[&str], config| machine(flags, config).map(|machine| machine.class);
     let default = class(&["--resource-class", "2xlarge"], None).unwrap();
     assert_eq!(Some(&default), RunnerClass::defaults().get(2));
-    let said = class(&["--resource-class", "2xlage"], None).unwrap_err();
+    let error = class(&["--resource-class", "2xlage"], None).unwrap_err();
     let known = "known: large, xlarge, 2xlarge, 4xlarge, 8xlarge, 12xlarge, 16xlarge";
     assert!(
-        said.starts_with("--resource-class: \"2xlage\" is not a known class; did you mean")
-            && said.contains("\"2xlarge\"")
-            && said.contains(known),
-        "{said}"
+        error.starts_with("--resource-class: \"2xlage\" is not a known class; did you mean")
+            && error.contains("\"2xlarge\"")
+            && error.contains(known),
+        "{error}"
     );
     let table = ["--resource-class-config", r#"{"big":{"cpu":"32","mmem":65537}}"#];
     let big = class(&[&table[..], &["--resource-class", "big"]].concat(), None).unwrap();
     assert_eq!((big.vcpu.min, big.memory_mib_min), (32, 65_537));
-    let said = class(&table, None).unwrap_err();
+    let error = class(&table, None).unwrap_err();
     assert_eq!(
-        said,
+        error,
         "--resource-class: \"large\", which is the default, is not a known class (known: big)"
     );
     let config =
@@ -177,9 +177,9 @@ fn a_class_is_known_from_the_file_or_the_table_or_by_default() {
     let small = machine(&["--resource-class", "small"], Some(&config)).unwrap();
     assert_eq!((small.class.vcpu.max, small.usage), (2, Usage::Spot));
     assert_eq!(small.allowed_types[0].as_str(), "t3*");
-    let said = [&table[..], &["--resource-class", "large"]].concat();
-    let said = class(&said, Some(&config)).unwrap_err();
-    assert!(said.ends_with("(known: small, big)"), "{said}");
+    let flags = [&table[..], &["--resource-class", "large"]].concat();
+    let error = class(&flags, Some(&config)).unwrap_err();
+    assert!(error.ends_with("(known: small, big)"), "{error}");
     let on_demand = ["--resource-class", "small", "--usage-class", "on-demand"];
     assert_eq!(machine(&on_demand, Some(&config)).unwrap().usage, Usage::OnDemand);
     assert!(class(&["--resource-class", ""], None).is_err());

@@ -1,4 +1,4 @@
-//! `refresh`: what is stored, the class table, what is not used.
+//! Tests of `refresh`: the stored settings, the class table, and unused inputs.
 //!
 //! Not here: wrong numbers (`numbers`).
 
@@ -28,7 +28,7 @@ fn nothing_given_stores_nothing() {
 }
 
 #[test]
-fn what_is_given_is_read() {
+fn given_inputs_are_read() {
     let flags = ["--dry-run", "--idle-time-sec", "300", "--max-runtime-min", "45"];
     let more = ["--github-reg-token-refresh-min", "59", "--actions-runner-version", "2.325.0"];
     let script = "#!/bin/sh\necho \"$(hostname)\"\n";
@@ -48,22 +48,22 @@ fn what_is_given_is_read() {
 fn wrong_versions_and_scripts_are_refused() {
     for wrong in ["", "2", "2.325", "v2.325.0", "2.325.0.1", "2..0", "latest", "2.325.x", "-1.2.3"]
     {
-        let said = refresh(&["--actions-runner-version", wrong], &[]).unwrap_err();
+        let error = refresh(&["--actions-runner-version", wrong], &[]).unwrap_err();
         let legal = "is not a version such as 2.325.0";
-        assert_eq!(said, format!("--actions-runner-version: {wrong:?} {legal}"));
+        assert_eq!(error, format!("--actions-runner-version: {wrong:?} {legal}"));
     }
     let long = "x".repeat(16 * 1024 + 1);
     for wrong in ["", " \n", "a\0b", &long] {
-        let said = refresh(&["--pre-runner-script", wrong], &[]).unwrap_err();
-        assert!(said.starts_with("--pre-runner-script: ") && said.len() < 200, "{said}");
-        assert_eq!(said.lines().count(), 1);
+        let error = refresh(&["--pre-runner-script", wrong], &[]).unwrap_err();
+        assert!(error.starts_with("--pre-runner-script: ") && error.len() < 200, "{error}");
+        assert_eq!(error.lines().count(), 1);
     }
 }
 
 #[test]
 fn classes_of_equal_vcpu_or_of_less_memory_are_legal() {
-    // The rule that vCPUs differ and memory grows with them kept 4 vCPU with 8 and with 32 GiB
-    // from being one table.
+    // An older rule wanted different vCPUs and growing memory, and so refused 4 vCPU with 8 and
+    // with 32 GiB in one table.
     let json = r#"{"lean":{"cpu":4,"mmem":8192},"rich":{"cpu":"4","mmem":"32768"},"odd":{"cpu":8,"mmem":4096}}"#;
     let expected = [("lean", 4, 8_192), ("rich", 4, 32_768), ("odd", 8, 4_096)];
     let expected: Vec<_> = expected.map(|(name, c, m)| (name.to_owned(), c, m)).into();
@@ -73,7 +73,7 @@ fn classes_of_equal_vcpu_or_of_less_memory_are_legal() {
 #[test]
 fn a_wrong_table_names_the_class_and_the_key() {
     let cpu = "is not a whole number from 1 to 4096";
-    for (json, said) in [
+    for (json, error) in [
         (r#"{"a":{"cpu":0,"mmem":1}}"#, format!("class \"a\": cpu: 0 {cpu}")),
         (r#"{"a":{"cpu":-1,"mmem":1}}"#, format!("class \"a\": cpu: -1 {cpu}")),
         (r#"{"a":{"cpu":2.5,"mmem":1}}"#, format!("class \"a\": cpu: 2.5 {cpu}")),
@@ -103,22 +103,22 @@ fn a_wrong_table_names_the_class_and_the_key() {
         ),
         ("{}", "has 0 classes; there must be from 1 to 100".into()),
     ] {
-        assert_eq!(table(json).unwrap_err(), format!("--resource-class-config: {said}"));
+        assert_eq!(table(json).unwrap_err(), format!("--resource-class-config: {error}"));
     }
     for wrong in ["", " ", "[]", "large", "{", "{\"a\":{\"cpu\":1,\"mmem\":1}} x", "null"] {
-        let said = table(wrong).unwrap_err();
-        assert!(said.contains("is not a JSON object of classes such as"), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let error = table(wrong).unwrap_err();
+        assert!(error.contains("is not a JSON object of classes such as"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
     }
 }
 
 #[test]
-fn the_aws_inputs_are_accepted_and_told_to_be_unused() {
+fn the_aws_inputs_are_accepted_and_reported_as_unused() {
     let flags = ["--ami", "ami-1", "--subnet-ids", "a b"];
     let pairs = [("INPUT_SECURITY-GROUP-IDS", "sg-1\nsg-2\n"), ("INPUT_AWS_REGION", "us-east-1")];
     let inputs = refresh(&flags, &pairs).unwrap();
     let places = ["--ami", "INPUT_SECURITY-GROUP-IDS", "--subnet-ids", "INPUT_AWS_REGION"];
     assert_eq!(inputs.unused, places);
-    let said = refresh(&["--iam-instance-profile", " "], &[]).unwrap_err();
-    assert_eq!(said, "--iam-instance-profile: \" \" is not a name or an id");
+    let error = refresh(&["--iam-instance-profile", " "], &[]).unwrap_err();
+    assert_eq!(error, "--iam-instance-profile: \" \" is not a name or an id");
 }

@@ -1,6 +1,6 @@
-//! `release`: whose machines.
+//! Tests of `release`: the request or the run attempt to release.
 //!
-//! Not here: how identities are spelt (`provision`).
+//! Not here: the spelling of identities (`provision`).
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn a_request_or_a_whole_run_attempt_is_released() {
 }
 
 #[test]
-fn with_nothing_said_it_is_the_whole_run_attempt() {
+fn without_an_identity_the_whole_run_attempt_is_released() {
     let workflow = [("GITHUB_RUN_ID", "4711"), ("GITHUB_RUN_ATTEMPT", "2"), ("INPUT_REQUEST", "")];
     assert_eq!(released(&[], &workflow).as_deref(), Ok("run 4711.2"));
     assert_eq!(released(&[], &[]).as_deref(), Ok("run local.1"));

@@ -1,14 +1,15 @@
-//! A week as a picture: a row a day, a character a half-hour, a legend of the entries.
+//! Draws a week of a schedule: a row for each day, a character for each half-hour, and a legend.
 //!
-//! Not here: instants. The picture is the wall clock's, and the same every week.
+//! Not here: instants. The picture uses the wall clock and is the same every week.
 
 use std::fmt::Write as _;
 
 use bullpen_core::schedule::{Schedule, ScheduleEntry, TimeOfDay, Weekday, Window};
 
-/// One for each entry; later ones share the last. Those that mean something else are not here.
+/// A letter for each entry; the entries after the last letter share it. `NOTHING` and `SEVERAL` are
+/// not among them.
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789#";
-/// Nothing matches.
+/// No entry matches.
 const NOTHING: char = '.';
 /// More than one entry within one half-hour.
 const SEVERAL: char = '*';
@@ -60,7 +61,7 @@ fn legend(schedule: &Schedule, used: &str) -> String {
         })
         .collect();
     if used.contains(SEVERAL) {
-        lines.push(format!("{SEVERAL}  more than one within the half-hour"));
+        lines.push(format!("{SEVERAL}  more than one entry within the half-hour"));
     }
     if used.contains(NOTHING) {
         lines.push(format!("{NOTHING}  nothing matches: hot 0  stopped 0"));
@@ -68,7 +69,7 @@ fn legend(schedule: &Schedule, used: &str) -> String {
     lines.iter().fold(String::new(), |text, line| text + "\n" + line)
 }
 
-/// When an entry matches, in words.
+/// The text for when an entry matches.
 fn when(entry: &ScheduleEntry) -> String {
     let Some(when) = &entry.when else { return "at any other time".to_owned() };
     let days = match &when.days {

@@ -1,6 +1,6 @@
-//! The preview's text and JSON, for the warm pools' own example.
+//! Tests of the preview's text and JSON, with the example of the pools' documentation.
 //!
-//! Not here: what a schedule means (`bullpen_core::schedule`).
+//! Not here: evaluating schedules (`bullpen_core::schedule`).
 
 use bullpen_core::schedule::{Match, ScheduleEntry, TimeOfDay, Weekday, Window};
 
@@ -43,11 +43,11 @@ fn at(text: &str) -> Timestamp {
 }
 
 #[test]
-fn an_instant_is_one_object_a_pool() {
+fn an_instant_gives_one_object_per_pool() {
     let pools = pools(vec![("small-x64", small()), ("office", office())]);
-    let told = json_of(&pools, When::At(at("2026-05-30T23:30:00+02:00")));
+    let objects = json_of(&pools, When::At(at("2026-05-30T23:30:00+02:00")));
     assert_eq!(
-        told,
+        objects,
         json!([
             { "pool": "office", "at": "2026-05-30T21:30:00Z", "entry": null, "hot": 0, "stopped": 0 },
             { "pool": "small-x64", "at": "2026-05-30T21:30:00Z", "entry": "weekends", "hot": 0, "stopped": 1 },
@@ -56,11 +56,11 @@ fn an_instant_is_one_object_a_pool() {
 }
 
 #[test]
-fn a_range_is_every_change_point() {
+fn a_range_gives_every_change_point() {
     let when = When::Between(at("2026-05-29T20:00:00Z"), at("2026-06-01T12:00:00Z"));
-    let told = json_of(&pools(vec![("small-x64", small())]), when);
+    let objects = json_of(&pools(vec![("small-x64", small())]), when);
     assert_eq!(
-        told,
+        objects,
         json!([
             { "pool": "small-x64", "at": "2026-05-29T20:00:00Z", "entry": "nights", "hot": 0, "stopped": 2 },
             { "pool": "small-x64", "at": "2026-05-29T22:00:00Z", "entry": "weekends", "hot": 0, "stopped": 1 },
@@ -71,7 +71,7 @@ fn a_range_is_every_change_point() {
 }
 
 #[test]
-fn the_picture_is_a_week() {
+fn the_picture_shows_a_week() {
     let when = When::Between(at("2026-03-28T12:00:00Z"), at("2026-03-30T12:00:00Z"));
     let expected = "\
 small-x64 (Europe/Paris)
@@ -96,20 +96,20 @@ monday     2026-03-30 06:00:00 +02:00  hot 1  stopped 2  default";
 }
 
 #[test]
-fn half_hours_that_are_shared_or_bare_are_marked() {
+fn half_hours_with_several_entries_or_none_are_marked() {
     let text = text_of(&pools(vec![("office", office())]), When::At(at("2026-05-30T08:00:00Z")));
     assert!(
         text.contains("\nmonday     ..................*aaaaaaaaaaaaaaa..............\n"),
         "{text}"
     );
     assert!(text.contains("\na  office  hot 3  stopped 0  every day 09:15 to 17:00\n"), "{text}");
-    assert!(text.contains("\n*  more than one within the half-hour\n"), "{text}");
+    assert!(text.contains("\n*  more than one entry within the half-hour\n"), "{text}");
     assert!(text.contains("\n.  nothing matches: hot 0  stopped 0\n"), "{text}");
     assert!(text.ends_with("hot 0  stopped 0  (nothing matches)"), "{text}");
 }
 
 #[test]
-fn an_unknown_pool_or_zone_says_which() {
+fn an_unknown_pool_or_zone_is_named_in_the_error() {
     let error = selected(pools(vec![("small-x64", small())]), Some("smal-x64")).unwrap_err();
     assert_eq!(error.what, "there is no pool \"smal-x64\"; did you mean \"small-x64\"?");
     assert_eq!(error.hint.as_deref(), Some("pools: small-x64"));

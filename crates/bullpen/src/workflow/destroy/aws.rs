@@ -1,7 +1,8 @@
-//! Destroying a stack at AWS: machines, launch templates, queues, tables; and nothing that is another's.
+//! Destroys a stack at AWS: its machines, launch templates, queues and tables, and no other
+//! stack's.
 //!
-//! Machines and templates are known by the stack's tag, tables by their whole names, queues by what the
-//! ledger remembers: `prod` and `prod-2` begin the same, so nothing is found by how its name begins.
+//! It finds machines and templates by the stack's tag, tables by their whole names, and queues by
+//! the ledger's list. It never searches by a prefix, because `prod` is a prefix of `prod-2`.
 //!
 //! Not here: ending machines (`bullpen_engine::destroy`).
 
@@ -15,15 +16,15 @@ use bullpen_engine::destroy::{Destroyed, destroy as end_everything, destroy_unre
 use bullpen_engine::jobs::{dead_letter_queue, launch_queue, pool_queue};
 use bullpen_engine::stored_parameters;
 
-use super::{Failure, PROCESSES, Patience, cannot_end, remove_state};
+use super::{Failure, PROCESSES, Wait, cannot_end, remove_state};
 use crate::inputs::StackInputs;
 use crate::runtime::{self, Command, GithubAccess, IfMissing, Runtime, RuntimePlan};
 
-/// How long machines in a cloud may take to be gone: they need a minute or two.
-const INSTANCES: Patience =
-    Patience { within: Duration::from_secs(10 * 60), every: Duration::from_secs(3) };
+/// The wait for machines in EC2, which need a minute or two.
+const INSTANCES: Wait =
+    Wait { within: Duration::from_secs(10 * 60), every: Duration::from_secs(3) };
 
-/// What it does, after "it".
+/// The text of what `destroy` does, after "it".
 pub(super) fn would(inputs: &StackInputs, name: &str) -> String {
     let machines = if inputs.is_on_this_machine() {
         format!("every machine of {}", inputs.state.display())
@@ -36,8 +37,8 @@ pub(super) fn would(inputs: &StackInputs, name: &str) -> String {
     )
 }
 
-/// A stack at AWS: its machines first, its tables last, so that whoever is interrupted can begin again.
-/// What is gone already is no error.
+/// Destroys a stack at AWS: its machines first and its tables last, so that an interrupted command
+/// can run again. A missing part is no error.
 pub(super) async fn destroy(plan: &RuntimePlan<'_>) -> Result<Destroyed, Failure> {
     let stack = &plan.common.stack;
     if !stack.is_on_this_machine() {
@@ -45,7 +46,7 @@ pub(super) async fn destroy(plan: &RuntimePlan<'_>) -> Result<Destroyed, Failure
     }
     let site = runtime::aws::AwsSite::find(plan).await?;
     let has_ledger = site.has_ledger().await?;
-    let mut destroyed = runtime::run(plan, TearingDown { stack, has_ledger }).await??;
+    let mut destroyed = runtime::run(plan, DestroyCommand { stack, has_ledger }).await??;
     destroyed.dismantled.extend(site.remove_tables().await?);
     if stack.is_on_this_machine() {
         remove_state(&stack.state)?;
@@ -53,13 +54,13 @@ pub(super) async fn destroy(plan: &RuntimePlan<'_>) -> Result<Destroyed, Failure
     Ok(destroyed)
 }
 
-/// A stack that is about to go.
-struct TearingDown<'a> {
+/// `bullpen destroy` for a stack at AWS, once its arguments are read.
+struct DestroyCommand<'a> {
     stack: &'a StackInputs,
     has_ledger: bool,
 }
 
-impl Command for TearingDown<'_> {
+impl Command for DestroyCommand<'_> {
     type Outcome = Result<Destroyed, Failure>;
 
     fn if_missing(&self) -> IfMissing {
@@ -67,12 +68,12 @@ impl Command for TearingDown<'_> {
     }
 
     async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
-        let patience = if self.stack.is_on_this_machine() { PROCESSES } else { INSTANCES };
-        let (stack, until) = (&runtime.stack, runtime.stack.now().after(patience.within));
+        let wait = if self.stack.is_on_this_machine() { PROCESSES } else { INSTANCES };
+        let (stack, until) = (&runtime.stack, runtime.stack.now().after(wait.within));
         let destroyed = if self.has_ledger {
-            end_everything(stack, until, patience.every).await
+            end_everything(stack, until, wait.every).await
         } else {
-            destroy_unrecorded(stack, until, patience.every).await
+            destroy_unrecorded(stack, until, wait.every).await
         };
         let mut destroyed = destroyed.map_err(|fault| cannot_end(&fault))?;
         let removed = remove_queues(&runtime, self.has_ledger).await;
@@ -82,20 +83,21 @@ impl Command for TearingDown<'_> {
     }
 }
 
-/// Removes the queues that the ledger remembers, those of the configured classes, and the service's own.
+/// Removes the queues of the classes in the ledger and in the configuration, and the service's own
+/// queues.
 async fn remove_queues<P: Ports>(
     runtime: &Runtime<P>,
     has_ledger: bool,
 ) -> Result<Vec<String>, Fault> {
     let stack = &runtime.stack;
-    let remembered: Option<QueuedClasses> =
+    let stored: Option<QueuedClasses> =
         if has_ledger { stored_parameters::load(stack, stack.now()).await? } else { None };
-    let mut classes = remembered.unwrap_or_default().classes;
+    let mut classes = stored.unwrap_or_default().classes;
     classes.extend(runtime.classes.iter().map(|class| class.name.clone()));
     let mut queues: BTreeSet<QueueName> =
         classes.iter().map(|class| stack.queue_of(class)).collect();
     queues.extend([pool_queue(stack), launch_queue(stack), dead_letter_queue(stack)]);
-    let mut done = Vec::new();
+    let mut removed = Vec::new();
     for queue in queues {
         match stack.ports.queues().depth(&queue).await {
             Err(Fault::NotFound) => continue,
@@ -103,9 +105,9 @@ async fn remove_queues<P: Ports>(
             Ok(_) => {}
         }
         match stack.ports.queues().remove(&queue).await {
-            Ok(()) | Err(Fault::NotFound) => done.push(format!("removed queue {queue}")),
+            Ok(()) | Err(Fault::NotFound) => removed.push(format!("removed queue {queue}")),
             Err(fault) => return Err(fault),
         }
     }
-    Ok(done)
+    Ok(removed)
 }

@@ -1,4 +1,6 @@
 //! Claims: at most one claimer wins, and every process sees which one.
+//!
+//! Not here: choosing the instance to claim.
 
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use bullpen_core::instance::{InstanceEvent, State, Tier};
 use bullpen_core::ports::Ledger;
 use futures_util::future::join_all;
 
-use super::stage::{
+use super::fixtures::{
     HOUR, MARGIN, claim, idle, intent, job, moved, newborn, record, registered, reserve, returned,
     step, stored, warmed, winners, withdrawn,
 };
@@ -98,7 +100,7 @@ pub async fn a_claim_of_a_stale_generation_loses<H: Harness<Port: Ledger>>(harne
 }
 
 /// Only an idle instance can be claimed, at any generation.
-pub async fn a_claim_of_what_is_not_idle_loses<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn a_claim_of_an_instance_that_is_not_idle_loses<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
     let under = intent("busy", 1, now.after(HOUR));
     reserve(ledger, &under).await;

@@ -1,5 +1,7 @@
 //! Directories: directly after a write, every process finds the record there; they may list too
 //! much.
+//!
+//! Not here: sweeps, which may lag (`sweeps`).
 
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::ports::Ledger;
 use futures_util::future::join_all;
 
-use super::stage::{
+use super::fixtures::{
     HOUR, claim, class, condemned, idle, intent, job, newborn, pool, record, registered, reserve,
     returned, step, warmed, withdrawn,
 };
@@ -66,7 +68,7 @@ pub async fn directories_never_miss_while_everything_moves<H: Harness<Port: Ledg
 }
 
 /// A second release finds the instances that the first one left, until they have no owner.
-pub async fn what_is_being_released_is_still_its_owners<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn a_releasing_instance_is_listed_under_its_owner<H: Harness<Port: Ledger>>(harness: H) {
     let idle = idle(&harness, "i-1").await;
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
     let claimed = won(ledger.claim(&claim(&idle, &owner, "n-1", now)).await);
@@ -93,7 +95,7 @@ pub async fn the_class_directory_lists_the_oldest_first<H: Harness<Port: Ledger>
 }
 
 /// A directory's advert equals the record's own advert, so that a claim needs no read.
-pub async fn an_advert_says_what_the_record_says<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn an_advert_equals_its_record<H: Harness<Port: Ledger>>(harness: H) {
     let idle = idle(&harness, "i-1").await;
     let listed = answered(harness.port().idle_in(&class()).await);
     assert_eq!(listed, [idle.advert().expect("it is idle and shared")]);

@@ -1,10 +1,12 @@
 //! Documents: conditional writes, and the listing of a collection.
+//!
+//! Not here: the content of a document.
 
 use bullpen_core::ids::Revision;
 use bullpen_core::ports::{Document, Ledger};
 use futures_util::future::join_all;
 
-use super::stage::winners;
+use super::fixtures::winners;
 use crate::contract::{Harness, answered, landed, lost, won};
 
 fn document(collection: &str, name: &str, body: &str) -> Document {
@@ -18,7 +20,9 @@ fn document(collection: &str, name: &str, body: &str) -> Document {
 }
 
 /// A write replaces the revision that the caller read, or changes nothing.
-pub async fn a_document_is_written_only_over_what_was_read<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn a_document_is_written_only_over_the_revision_read<H: Harness<Port: Ledger>>(
+    harness: H,
+) {
     let ledger = harness.port();
     let mine = document("run/7.1", "build", "first");
     assert_eq!(answered(ledger.document("run/7.1", "build").await), None);

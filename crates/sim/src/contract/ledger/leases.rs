@@ -1,11 +1,13 @@
 //! Leases: one holder, and a fencing token that only rises.
+//!
+//! Not here: when a holder renews its lease.
 
 use bullpen_core::ids::{HolderId, LeaseName};
 use bullpen_core::lease::Lease;
 use bullpen_core::ports::Ledger;
 use futures_util::future::join_all;
 
-use super::stage::winners;
+use super::fixtures::winners;
 use crate::contract::{Harness, answered, landed, lost, won};
 
 fn name() -> LeaseName {

@@ -6,10 +6,10 @@
 mod claims;
 mod directories;
 mod documents;
+mod fixtures;
 mod leases;
 mod reservations;
 mod rows;
-mod stage;
 mod swaps;
 mod sweeps;
 mod writes;
@@ -36,7 +36,7 @@ macro_rules! ledger_contract {
                 a_claim_whose_answer_was_lost_is_settled_by_its_nonce,
                 a_claim_stays_clear_of_the_deadline_by_its_margin,
                 a_claim_of_a_stale_generation_loses,
-                a_claim_of_what_is_not_idle_loses,
+                a_claim_of_an_instance_that_is_not_idle_loses,
                 a_claim_writes_all_that_a_claim_says,
                 a_fenced_worker_can_write_nothing,
                 a_stalled_claimer_cannot_write_over_a_newer_owner,
@@ -45,11 +45,11 @@ macro_rules! ledger_contract {
                 a_batch_is_won_and_lost_one_by_one,
                 a_write_whose_answer_was_lost_is_settled_by_reading,
                 every_write_raises_the_revision,
-                what_is_not_there_is_not_written_over,
+                a_write_to_an_unknown_record_loses,
                 directories_never_miss_while_everything_moves,
-                what_is_being_released_is_still_its_owners,
+                a_releasing_instance_is_listed_under_its_owner,
                 the_class_directory_lists_the_oldest_first,
-                an_advert_says_what_the_record_says,
+                an_advert_equals_its_record,
                 a_pool_finds_everything_it_launched,
                 directories_list_more_than_a_page,
                 reservations_never_exceed_a_ceiling,
@@ -59,22 +59,22 @@ macro_rules! ledger_contract {
                 a_machine_is_recorded_once,
                 no_more_machines_are_recorded_than_were_reserved,
                 nothing_is_recorded_after_giving_back,
-                giving_back_frees_what_never_came,
+                giving_back_frees_machines_that_never_came,
                 recording_and_giving_back_do_not_both_happen,
                 a_burial_frees_its_place,
                 a_burial_that_lost_frees_nothing,
-                scopes_say_what_counts_under_them,
-                what_a_scope_says_is_what_a_ceiling_goes_by,
+                scopes_report_the_machines_under_them,
+                ceilings_compare_the_count_that_a_scope_reports,
                 sweeps_turn_every_page_once,
                 due_is_in_order_and_ends_in_time,
-                what_is_being_released_is_due_at_once,
-                the_buried_are_not_swept,
+                a_releasing_instance_is_due_at_once,
+                buried_records_are_not_swept,
                 only_open_intents_are_swept,
                 a_lease_has_one_holder,
                 a_fencing_token_rises_with_every_holder,
                 a_stale_renewal_loses,
                 a_lease_whose_answer_was_lost_is_settled_by_reading,
-                a_row_is_written_only_over_what_was_read,
+                a_row_is_written_only_over_the_revision_read,
                 of_many_first_rows_one_is_stored,
                 a_row_is_read_back_as_it_was_written,
                 rows_wait_by_lane_and_repository,
@@ -83,7 +83,7 @@ macro_rules! ledger_contract {
                 a_swap_exchanges_owners_and_rows,
                 a_swap_changes_nothing_if_any_part_has_moved,
                 a_swap_needs_two_running_records,
-                a_document_is_written_only_over_what_was_read,
+                a_document_is_written_only_over_the_revision_read,
                 of_many_first_documents_one_is_stored,
                 a_collection_lists_its_own_documents,
             ]

@@ -1,11 +1,13 @@
 //! Reservations: each machine counts once under every ceiling, from the intent to the burial.
+//!
+//! Not here: choosing the ceilings.
 
 use bullpen_core::creation::{Ceiling, Intent, Scope};
 use bullpen_core::ids::{ClassName, PoolName};
 use bullpen_core::ports::{Ledger, Recorded, Reserved, Written};
 use futures_util::future::{join, join_all};
 
-use super::stage::{
+use super::fixtures::{
     HOUR, condemned, gone, intent, job, moved, newborn, record, reserve, step, stored, winners,
 };
 use crate::contract::{Harness, answered, landed, lost, won};
@@ -192,7 +194,7 @@ pub async fn nothing_is_recorded_after_giving_back<H: Harness<Port: Ledger>>(har
 }
 
 /// Giving back frees exactly the machines that never came.
-pub async fn giving_back_frees_what_never_came<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn giving_back_frees_machines_that_never_came<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let mine = intent("mine", 5, now.after(HOUR));
     reserve(ledger, &mine).await;
@@ -274,7 +276,7 @@ async fn held(ledger: &impl Ledger) -> [u32; 6] {
 
 /// A machine counts under its stack, its class and its pool, from its reservation until it is
 /// buried or given back; recording it changes nothing.
-pub async fn scopes_say_what_counts_under_them<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn scopes_report_the_machines_under_them<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     assert_eq!(held(ledger).await, [0; 6]);
     assert_eq!(answered(ledger.used(&[]).await), [0; 0]);
@@ -300,7 +302,7 @@ pub async fn scopes_say_what_counts_under_them<H: Harness<Port: Ledger>>(harness
 }
 
 /// A reservation that fits by this count is refused only if another process reserved in between.
-pub async fn what_a_scope_says_is_what_a_ceiling_goes_by<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn ceilings_compare_the_count_that_a_scope_reports<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     reserve(ledger, &intent("others", 3, now.after(HOUR))).await;
     let [used, ..] = held(ledger).await;

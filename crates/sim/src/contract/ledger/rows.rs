@@ -1,4 +1,6 @@
 //! Rows of jobs: conditional writes, and the listings in which workers find them.
+//!
+//! Not here: the content of a row.
 
 use std::time::Duration;
 
@@ -6,7 +8,7 @@ use bullpen_core::ids::{JobId, Repository, Revision};
 use bullpen_core::ports::{JobRow, Ledger, WaitingAt};
 use futures_util::future::join_all;
 
-use super::stage::{HOUR, all_pages, row, winners};
+use super::fixtures::{HOUR, all_pages, row, winners};
 use crate::contract::{Harness, answered, landed, lost, won};
 
 fn at(lane: &str, repository: &str) -> WaitingAt {
@@ -22,7 +24,7 @@ async fn waiting(ledger: &impl Ledger, at: &WaitingAt) -> Vec<JobRow> {
 }
 
 /// A write replaces the revision that the caller read, or changes nothing.
-pub async fn a_row_is_written_only_over_what_was_read<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn a_row_is_written_only_over_the_revision_read<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let mine = row("j-1", now);
     assert_eq!(answered(ledger.row(&mine.job).await), None);

@@ -5,7 +5,7 @@
 use bullpen_core::instance::Record;
 use bullpen_core::ports::{JobRow, Ledger, RowSwap, Swap};
 
-use super::stage::{HOUR, claim, condemned, idle, job, moved, row, running, step, stored};
+use super::fixtures::{HOUR, claim, condemned, idle, job, moved, row, running, step, stored};
 use crate::contract::{Harness, answered, landed, lost, won};
 
 /// Two running instances with the rows of their jobs.

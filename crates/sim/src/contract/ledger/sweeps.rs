@@ -10,7 +10,7 @@ use bullpen_core::instance::Record;
 use bullpen_core::ports::Ledger;
 use bullpen_core::time::Timestamp;
 
-use super::stage::{
+use super::fixtures::{
     HOUR, all_pages, condemned, gone, intent, job, moved, newborn, record, reserve, running, step,
     withdrawn,
 };
@@ -83,7 +83,7 @@ pub async fn due_is_in_order_and_ends_in_time<H: Harness<Port: Ledger>>(harness:
 
 /// A releasing record is due at once, not only at its deadline: the next sweep continues the
 /// release.
-pub async fn what_is_being_released_is_due_at_once<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn a_releasing_instance_is_due_at_once<H: Harness<Port: Ledger>>(harness: H) {
     let running = running(&harness, "i-1", &job("j-1")).await;
     let (ledger, now) = (harness.port(), harness.now());
     harness.settle().await;
@@ -95,7 +95,7 @@ pub async fn what_is_being_released_is_due_at_once<H: Harness<Port: Ledger>>(har
 }
 
 /// A tombstone can be read by its id and is in no sweep.
-pub async fn the_buried_are_not_swept<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn buried_records_are_not_swept<H: Harness<Port: Ledger>>(harness: H) {
     let (ledger, now) = (harness.port(), harness.now());
     let under = intent("dead", 2, now.after(HOUR));
     reserve(ledger, &under).await;

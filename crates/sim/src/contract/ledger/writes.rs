@@ -9,7 +9,7 @@ use bullpen_core::instance::{InstanceEvent, Record, StateName};
 use bullpen_core::ports::Ledger;
 use futures_util::future::join_all;
 
-use super::stage::{
+use super::fixtures::{
     HOUR, claim, condemned, gone, idle, intent, job, moved, newborn, record, registered, reserve,
     returned, stored, to_stop, warmed, winners, withdrawn,
 };
@@ -129,7 +129,7 @@ pub async fn every_write_raises_the_revision<H: Harness<Port: Ledger>>(harness: 
 }
 
 /// A write to an unknown record loses.
-pub async fn what_is_not_there_is_not_written_over<H: Harness<Port: Ledger>>(harness: H) {
+pub async fn a_write_to_an_unknown_record_loses<H: Harness<Port: Ledger>>(harness: H) {
     let idle = idle(&harness, "i-1").await;
     let (ledger, now) = (harness.port(), harness.now());
     let unknown = Record { id: InstanceId::new("i-unknown"), ..idle };

@@ -116,9 +116,7 @@ pub async fn a_stale_receipt_changes_nothing<H: Harness<Port: Queues>>(harness: 
 }
 
 /// Deferring counts from now: for longer than the visibility, for less, or not at all.
-pub async fn a_deferred_message_comes_back_when_it_was_told_to<H: Harness<Port: Queues>>(
-    harness: H,
-) {
+pub async fn a_deferred_message_comes_back_in_time<H: Harness<Port: Queues>>(harness: H) {
     let queues = harness.port();
     ensure(queues).await;
     send(queues, &plain(&["one"])).await;
@@ -137,7 +135,7 @@ pub async fn a_deferred_message_comes_back_when_it_was_told_to<H: Harness<Port: 
     answered(queues.delete(&name(), &[last.receipt]).await);
 }
 
-/// After so many receives without a deletion a message is in the dead-letter queue.
+/// After its maximum of receives without a deletion a message is in the dead-letter queue.
 pub async fn a_worn_message_goes_to_the_dead_letters<H: Harness<Port: Queues>>(harness: H) {
     with_dead_letters(harness.port(), QueueKind::Standard, 3).await;
     send(harness.port(), &plain(&["poison"])).await;
@@ -190,7 +188,7 @@ pub async fn ten_messages_go_in_one_call<H: Harness<Port: Queues>>(harness: H) {
 }
 
 /// Concurrent receivers of a queue get different messages, and together all of them.
-pub async fn many_receivers_share_what_there_is<H: Harness<Port: Queues>>(harness: H) {
+pub async fn many_receivers_share_the_messages<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     let texts: Vec<_> = (0..40).map(|number| format!("m-{number:02}")).collect();
     for batch in texts.chunks(10) {
@@ -225,7 +223,7 @@ pub async fn an_unknown_queue_is_not_found<H: Harness<Port: Queues>>(harness: H)
 }
 
 /// Ensuring a queue is idempotent, and applies a changed spec.
-pub async fn ensuring_a_queue_again_keeps_what_is_in_it<H: Harness<Port: Queues>>(harness: H) {
+pub async fn ensuring_a_queue_again_keeps_its_messages<H: Harness<Port: Queues>>(harness: H) {
     ensure(harness.port()).await;
     send(harness.port(), &plain(&["one"])).await;
     ensure(&harness.another_process()).await;
@@ -302,7 +300,7 @@ pub async fn a_send_without_an_answer_does_not_say_that_none_was_sent<H: Harness
 }
 
 /// The depth tells visible, delayed and in-flight messages apart; in bad weather it is approximate.
-pub async fn depth_counts_what_is_there<H: Harness<Port: Queues>>(harness: H) {
+pub async fn depth_counts_the_messages<H: Harness<Port: Queues>>(harness: H) {
     let queues = harness.port();
     ensure(queues).await;
     assert!(answered(queues.depth(&name()).await).total() <= u64::from(H::WEAK) * 2);

@@ -34,32 +34,34 @@ pub(super) const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 
 /// The cloud's messages to one boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum MachineWord {
-    LiveOn,
+enum BootSignal {
+    /// The boot has not ended.
+    Running,
     /// The cloud will take the machine away soon.
     Notice,
-    Over,
+    /// The boot has ended.
+    Ended,
 }
 
 /// One boot of a machine, for the agent on it.
 #[derive(Clone, Debug)]
-pub struct MachineLife(watch::Receiver<MachineWord>);
+pub struct MachineLife(watch::Receiver<BootSignal>);
 
 impl MachineLife {
     /// Returns when the boot has ended.
     pub async fn ended(&self) {
-        self.at_least(MachineWord::Over).await;
+        self.at_least(BootSignal::Ended).await;
     }
 
     /// Returns when the cloud has given notice, or has taken the machine away.
     pub async fn noticed(&self) {
-        self.at_least(MachineWord::Notice).await;
+        self.at_least(BootSignal::Notice).await;
     }
 
-    async fn at_least(&self, word: MachineWord) {
-        let mut words = self.0.clone();
+    async fn at_least(&self, signal: BootSignal) {
+        let mut signals = self.0.clone();
         // A dropped sender means that the boot has ended.
-        let _ = words.wait_for(|now| *now >= word).await;
+        let _ = signals.wait_for(|now| *now >= signal).await;
     }
 }
 
@@ -88,13 +90,13 @@ pub(super) type FleetObserver = Box<dyn FnMut(Timestamp, &FleetEvent) + Send>;
 pub(super) struct FleetEntry {
     pub(super) machine: Machine,
     pub(super) visible_at: Timestamp,
-    life: Option<watch::Sender<MachineWord>>,
+    life: Option<watch::Sender<BootSignal>>,
 }
 
 impl FleetEntry {
     fn end_boot(&mut self) {
         if let Some(life) = self.life.take() {
-            life.send_replace(MachineWord::Over);
+            life.send_replace(BootSignal::Ended);
         }
     }
 }
@@ -270,8 +272,8 @@ impl FleetState {
             return;
         }
         entry.machine.state = MachineState::Running;
-        let (words, life) = watch::channel(MachineWord::LiveOn);
-        entry.life = Some(words);
+        let (signals, life) = watch::channel(BootSignal::Running);
+        entry.life = Some(signals);
         if let Some(boot) = self.on_boot.clone() {
             boot(entry.machine.clone(), MachineLife(life));
         }
@@ -345,7 +347,7 @@ impl FleetState {
     /// Tells the agent that the cloud will take the machine away.
     pub(super) fn give_notice(&mut self, id: &InstanceId, now: Timestamp) {
         if let Some(life) = self.entries.get(id).and_then(|entry| entry.life.as_ref()) {
-            life.send_replace(MachineWord::Notice);
+            life.send_replace(BootSignal::Notice);
             self.tell(now, &FleetEvent::Noticed(id.clone()));
         }
     }

@@ -147,7 +147,7 @@ impl ModelQueue {
         self.changed.notify_waiters();
     }
 
-    /// Delivers up to `max` messages; also returns those that were received too often.
+    /// Delivers up to `max` messages; also returns the messages that were received too often.
     pub(super) fn receive(
         &mut self,
         now: Timestamp,
@@ -160,10 +160,10 @@ impl ModelQueue {
         let mut passed = None;
         while received.len() < max {
             let Some(number) = self.candidate(&busy, passed, terms) else { break };
-            let worn = terms
+            let is_dead = terms
                 .receives_max
                 .is_some_and(|max| self.messages.get(&number).is_some_and(|m| m.receives >= max));
-            if worn {
+            if is_dead {
                 dead.extend(self.take(number));
                 continue;
             }
@@ -179,7 +179,7 @@ impl ModelQueue {
         (received, dead)
     }
 
-    /// The next message to deliver, after those that this call has passed.
+    /// The next message to deliver, after the messages that this call has passed.
     fn candidate(
         &self,
         busy: &BTreeSet<String>,

@@ -1,6 +1,6 @@
-//! What should come of the jobs is not wrong, and everything else is, and is named.
+//! Tests of the report: the expected outcome has no errors, and each difference from it is named.
 //!
-//! Not here: jobs that really ran.
+//! Not here: jobs that really run (`tests/demo.rs`).
 
 use bullpen_core::explain::{ExplainInput, explain};
 use bullpen_core::ids::{
@@ -49,12 +49,12 @@ fn after(job: &Job, events: &[JobEvent]) -> Job {
     events.iter().fold(job.clone(), |job, event| job.on(event).expect("it is allowed"))
 }
 
-/// What a worker notes of a machine that stood by.
-fn stood_by(tier: Stood) -> JobStepAt {
+/// The step of a worker that claims a standby machine.
+fn claimed(tier: IdleTier) -> JobStepAt {
     JobStepAt { at: at(35), step: JobStep::Claimed { instance: held().instance, tier } }
 }
 
-/// The job as it should have become.
+/// The job with its expected end.
 fn fulfilled(order: &DemoJob, how: MachineSource, notes: Vec<JobStepAt>) -> Job {
     let job = queued(order);
     let completed = |job: &Job, word: &str| {
@@ -74,7 +74,7 @@ fn fulfilled(order: &DemoJob, how: MachineSource, notes: Vec<JobStepAt>) -> Job 
         let runner = Some(held().runner);
         learn(job, ReportedStatus::Started { runner, at: Some(at(500)) }, 500)
     };
-    match order.fate {
+    match order.expected {
         ExpectedEnd::Cancelled => completed(&after(&job, &routed), "cancelled"),
         ExpectedEnd::Refused => {
             let (pool, suggestions) = (PoolName::new("cii"), vec!["ci".to_owned()]);
@@ -101,15 +101,15 @@ fn fulfilled(order: &DemoJob, how: MachineSource, notes: Vec<JobStepAt>) -> Job 
 fn row(burst: usize, order: &DemoJob) -> JobOutcome {
     let (how, notes) = match (BURSTS[burst].how, order.name) {
         (Some(how), _) => (how, Vec::new()),
-        (None, "ci 1" | "ci 2") => (MachineSource::Picked, vec![stood_by(Stood::Hot)]),
+        (None, "ci 1" | "ci 2") => (MachineSource::Picked, vec![claimed(IdleTier::Hot)]),
         (None, "nightly 1" | "nightly 2") => {
-            (MachineSource::Picked, vec![stood_by(Stood::Stopped)])
+            (MachineSource::Picked, vec![claimed(IdleTier::Stopped)])
         }
-        (None, "mixed 3") => (MachineSource::Picked, vec![stood_by(Stood::Released)]),
+        (None, "mixed 3") => (MachineSource::Picked, vec![claimed(IdleTier::Released)]),
         (None, _) => (MachineSource::Reused, Vec::new()),
     };
     let job = fulfilled(order, how, notes);
-    let told = explain(&ExplainInput {
+    let explanation = explain(&ExplainInput {
         job: &job,
         next_look: None,
         forget_at: at(0),
@@ -119,7 +119,8 @@ fn row(burst: usize, order: &DemoJob) -> JobOutcome {
         now: at(1_000),
         limits: &Limits::DEFAULT,
     });
-    let runs = matches!(order.fate, ExpectedEnd::Runs | ExpectedEnd::Takes | ExpectedEnd::Robbed);
+    let runs =
+        matches!(order.expected, ExpectedEnd::Runs | ExpectedEnd::Takes | ExpectedEnd::Robbed);
     let conclusion =
         if runs { protocol::Conclusion::Success } else { protocol::Conclusion::Cancelled };
     let view = JobView {
@@ -136,7 +137,7 @@ fn row(burst: usize, order: &DemoJob) -> JobOutcome {
         started_at: runs.then(|| at(500)),
         completed_at: Some(at(900)),
     };
-    JobOutcome { burst, order: *order, view, job, told, worked: runs }
+    JobOutcome { burst, order: *order, view, job, explanation, worked: runs }
 }
 
 fn report() -> ServiceReport {
@@ -155,7 +156,7 @@ fn report() -> ServiceReport {
         text: "there is no pool `cii`".to_owned(),
         at: at(30),
     };
-    let played = ServiceOutcome {
+    let outcome = ServiceOutcome {
         rows: rows.collect(),
         webhooks: vec![202, 204],
         notices: vec![notice],
@@ -165,13 +166,13 @@ fn report() -> ServiceReport {
         refilled: Duration::from_secs(5),
         pools: Vec::new(),
     };
-    ServiceReport::new(played, Duration::from_secs(2), Duration::from_secs(7))
+    ServiceReport::new(outcome, Duration::from_secs(2), Duration::from_secs(7))
 }
 
 #[test]
-fn there_are_twenty_jobs_and_what_should_come_of_them_is_not_wrong() {
+fn the_expected_outcome_of_twenty_jobs_has_no_errors() {
     let report = report();
-    assert_eq!(report.played.rows.len(), 20);
+    assert_eq!(report.outcome.rows.len(), 20);
     assert_eq!(report.wrong(), Vec::<String>::new());
     let text = report.text();
     let lines: Vec<Vec<&str>> =
@@ -190,41 +191,43 @@ fn there_are_twenty_jobs_and_what_should_come_of_them_is_not_wrong() {
 type Spoil = fn(&mut ServiceReport);
 
 #[test]
-fn everything_else_is_and_is_named() {
+fn every_other_outcome_is_an_error_with_a_name() {
     let broken: [(Spoil, &str); 9] = [
-        (|report| report.played.rows[0].worked = false, "cold 1 ended otherwise"),
-        (|report| report.played.rows[3].worked = true, "cancelled ended otherwise"),
+        (|report| report.outcome.rows[0].worked = false, "cold 1 did not end as expected"),
+        (|report| report.outcome.rows[3].worked = true, "cancelled did not end as expected"),
         (
             |report| {
-                report.played.rows[4].job =
+                report.outcome.rows[4].job =
                     fulfilled(&BURSTS[1].orders[0], MachineSource::Created, vec![]);
             },
             "warm 1 had a machine that was created",
         ),
         (
             |report| {
-                report.played.rows[7].job =
+                report.outcome.rows[7].job =
                     fulfilled(&BURSTS[2].orders[0], MachineSource::Reused, vec![]);
             },
-            "burst 3 was given 1 hot machines of 2",
+            "burst 3 got 1 hot machines of 2",
         ),
         (
-            |report| report.played.rows[14].told = report.played.rows[15].told.clone(),
-            "nobody took the runner of robbed",
+            |report| {
+                report.outcome.rows[14].explanation = report.outcome.rows[15].explanation.clone();
+            },
+            "no other job took the runner of robbed",
         ),
-        (|report| report.played.notices.clear(), "refused ended otherwise"),
+        (|report| report.outcome.notices.clear(), "refused did not end as expected"),
         (
-            |report| report.played.rows[19].job = queued(&BURSTS[3].orders[6]),
-            "refused ended otherwise",
+            |report| report.outcome.rows[19].job = queued(&BURSTS[3].orders[6]),
+            "refused did not end as expected",
         ),
-        (|report| report.played.webhooks.push(502), "1 webhooks were not taken"),
-        (|report| report.played.violations.push("I1: two owners".to_owned()), "I1: two owners"),
+        (|report| report.outcome.webhooks.push(502), "the service refused 1 webhooks"),
+        (|report| report.outcome.violations.push("I1: two owners".to_owned()), "I1: two owners"),
     ];
-    for (spoil, says) in broken {
+    for (spoil, error) in broken {
         let mut report = report();
         spoil(&mut report);
         let wrong = report.wrong();
-        assert!(wrong.len() == 1 && wrong[0].starts_with(says), "{says}: {wrong:?}");
+        assert!(wrong.len() == 1 && wrong[0].starts_with(error), "{error}: {wrong:?}");
         assert_eq!(report.json()["wrong"].as_array().map(Vec::len), Some(1));
     }
 }

@@ -1,6 +1,6 @@
-//! Several processes at one fleet, some of which are killed.
+//! Tests of several processes with one fleet, some of which the tests kill.
 //!
-//! Not here: one machine's life (`lives`).
+//! Not here: one machine's life (`lifecycle`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -12,16 +12,16 @@ use bullpen_core::ids::IntentId;
 use bullpen_core::ports::{Fleet as _, MachineState};
 use bullpen_embedded::fleet::{Capacity, FleetSettings};
 
-use crate::stage::{
-    Fleet, Ground, STUBBORN, STUBBORN_PROCESSES, eventually, open, real, request, settings, until,
+use crate::support::{
+    Fleet, STUBBORN, STUBBORN_PROCESSES, TestHost, eventually, open, real, request, settings, until,
 };
 
-/// What a line from a child begins with; everything else on its output is the harness's.
+/// The prefix of a child's own lines; the harness prints the other lines of its output.
 const MARK: &str = "child says:";
-const ROOM: u32 = 7;
+const MACHINES_MAX: u32 = 7;
 
-/// The directory a child works in, if this process is one.
-fn role() -> Option<PathBuf> {
+/// The directory to work in, if this process is a child.
+fn child_directory() -> Option<PathBuf> {
     let mut arguments = env::args().skip_while(|argument| argument != "--skip");
     arguments.nth(1)?.strip_prefix("child in ").map(PathBuf::from)
 }
@@ -33,10 +33,10 @@ struct Launcher {
 
 impl Launcher {
     /// Runs `test` of this program again, as a child.
-    fn start(test: &str, ground: &Ground) -> Self {
+    fn start(test: &str, host: &TestHost) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads=1", "--skip"])
-            .arg(format!("child in {}", ground.directory().display()))
+            .arg(format!("child in {}", host.directory().display()))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -44,12 +44,12 @@ impl Launcher {
         Self { child, output }
     }
 
-    /// The next thing the child says; nothing once nobody holds its output open any more.
-    fn hear(&mut self) -> Option<String> {
+    /// The child's next line; `None` once no process holds its output open.
+    fn receive(&mut self) -> Option<String> {
         let mut line = String::new();
         while self.output.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-            if let Some((_, said)) = line.split_once(MARK) {
-                return Some(said.trim().to_owned());
+            if let Some((_, text)) = line.split_once(MARK) {
+                return Some(text.trim().to_owned());
             }
             line.clear();
         }
@@ -68,79 +68,79 @@ impl Drop for Launcher {
     }
 }
 
-fn say(what: &str) {
+fn print_marked(text: &str) {
     let mut output = std::io::stdout();
-    writeln!(output, "{MARK} {what}").unwrap();
+    writeln!(output, "{MARK} {text}").unwrap();
     output.flush().unwrap();
 }
 
-/// A fleet with little room.
+/// A fleet with a capacity of [`MACHINES_MAX`].
 fn small(directory: &Path) -> Fleet {
-    let capacity = Capacity { machines_max: Some(ROOM), ..Capacity::default() };
+    let capacity = Capacity { machines_max: Some(MACHINES_MAX), ..Capacity::default() };
     open(FleetSettings { capacity, ..settings(directory, STUBBORN) })
 }
 
 #[test]
-fn machines_outlive_whoever_launched_them() {
+fn machines_outlive_their_launcher() {
     real(async {
-        if let Some(directory) = role() {
+        if let Some(directory) = child_directory() {
             let machines = small(&directory).launch(&request("intent", 2)).await.unwrap().machines;
-            say(&format!("{} {}", machines[0].id, machines[1].id));
+            print_marked(&format!("{} {}", machines[0].id, machines[1].id));
             std::future::pending::<()>().await;
         }
-        let ground = Ground::new();
-        let mut child = Launcher::start("crowds::machines_outlive_whoever_launched_them", &ground);
-        let said = child.hear().unwrap();
+        let host = TestHost::new();
+        let mut child = Launcher::start("concurrent::machines_outlive_their_launcher", &host);
+        let launched = child.receive().unwrap();
         child.kill();
-        assert_eq!(child.hear(), None, "no machine holds its launcher's output open");
-        let fleet = ground.fleet(STUBBORN);
-        for id in said.split_whitespace() {
+        assert_eq!(child.receive(), None, "no machine holds its launcher's output open");
+        let fleet = host.fleet(STUBBORN);
+        for id in launched.split_whitespace() {
             until(&fleet, &id.into(), MachineState::Running).await;
         }
-        eventually("supervisor, agent and what it started run", async || {
-            ground.processes().len() == 2 * STUBBORN_PROCESSES
+        eventually("supervisors, agents and their children run", async || {
+            host.processes().len() == 2 * STUBBORN_PROCESSES
         })
         .await;
         let again = fleet.launch(&request("intent", 2)).await.unwrap().machines;
         let ids: Vec<&str> = again.iter().map(|machine| machine.id.as_str()).collect();
-        assert_eq!(ids, said.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(ids, launched.split_whitespace().collect::<Vec<_>>());
         let ids: Vec<_> = again.into_iter().map(|machine| machine.id).collect();
         fleet.terminate(&ids).await.unwrap();
-        assert_eq!(ground.processes(), []);
+        assert_eq!(host.processes(), []);
     });
 }
 
-/// Killed again and again in the middle of launching; each launch is whole, and made once.
+/// The test kills launchers during a launch; each launch must be complete, and made once.
 #[test]
-fn a_launcher_that_is_killed_loses_no_machine_and_doubles_none() {
-    const TEST: &str = "crowds::a_launcher_that_is_killed_loses_no_machine_and_doubles_none";
+fn a_killed_launcher_loses_and_doubles_no_machine() {
+    const TEST: &str = "concurrent::a_killed_launcher_loses_and_doubles_no_machine";
     const LAUNCHES: u32 = 3;
     const ROUNDS: u32 = 8;
     real(async {
-        if let Some(directory) = role() {
+        if let Some(directory) = child_directory() {
             let fleet = open(settings(&directory, STUBBORN));
             for number in 0..LAUNCHES {
                 let intent = format!("{number}-{}", std::process::id());
-                say(&intent);
+                print_marked(&intent);
                 fleet.launch(&request(&intent, 2)).await.unwrap();
             }
             std::future::pending::<()>().await;
         }
-        let ground = Ground::new();
-        let fleet = ground.fleet(STUBBORN);
+        let host = TestHost::new();
+        let fleet = host.fleet(STUBBORN);
         let mut intents = BTreeSet::new();
         for round in 0..ROUNDS {
-            let mut child = Launcher::start(TEST, &ground);
+            let mut child = Launcher::start(TEST, &host);
             for _ in 0..=round % LAUNCHES {
-                intents.insert(child.hear().unwrap());
+                intents.insert(child.receive().unwrap());
             }
-            // It has just begun a launch. Some steps that mean nothing, so that it is killed in
-            // another place each time.
+            // The child has just begun a launch. The loop wastes time, so that each round kills the
+            // child at another point.
             for step in 0..round * 1_000 {
                 std::hint::black_box(request(&step.to_string(), 2));
             }
             child.kill();
-            while let Some(intent) = child.hear() {
+            while let Some(intent) = child.receive() {
                 intents.insert(intent);
             }
         }
@@ -164,20 +164,20 @@ fn a_launcher_that_is_killed_loses_no_machine_and_doubles_none() {
 }
 
 #[test]
-fn processes_that_launch_at_once_share_the_room() {
+fn concurrent_launches_share_the_capacity() {
     real(async {
-        if let Some(directory) = role() {
+        if let Some(directory) = child_directory() {
             let intent = std::process::id().to_string();
             let answer = small(&directory).launch(&request(&intent, 3)).await;
-            return say(&answer.map_or(0, |launched| launched.machines.len()).to_string());
+            return print_marked(&answer.map_or(0, |launched| launched.machines.len()).to_string());
         }
-        let ground = Ground::new();
-        let test = "crowds::processes_that_launch_at_once_share_the_room";
-        let mut children: Vec<_> = (0..4).map(|_| Launcher::start(test, &ground)).collect();
-        let came: u32 =
-            children.iter_mut().map(|child| child.hear().unwrap().parse::<u32>().unwrap()).sum();
-        assert_eq!(came, ROOM);
-        let listed = small(ground.directory()).list().await.unwrap();
-        assert_eq!(u32::try_from(listed.len()).unwrap(), ROOM);
+        let host = TestHost::new();
+        let test = "concurrent::concurrent_launches_share_the_capacity";
+        let mut children: Vec<_> = (0..4).map(|_| Launcher::start(test, &host)).collect();
+        let launched: u32 =
+            children.iter_mut().map(|child| child.receive().unwrap().parse::<u32>().unwrap()).sum();
+        assert_eq!(launched, MACHINES_MAX);
+        let listed = small(host.directory()).list().await.unwrap();
+        assert_eq!(u32::try_from(listed.len()).unwrap(), MACHINES_MAX);
     });
 }

@@ -1,5 +1,5 @@
-//! Throttling, and answers that do not come: told as they are, and never tried again behind the
-//! engine's back.
+//! Throttled calls and lost answers: the fleet reports each to the engine and never retries by
+//! itself.
 //!
 //! Not here: launches whose answers are lost (`lost`).
 
@@ -10,9 +10,9 @@ use bullpen_core::ports::{Fault, Fleet as _, Tag};
 use bullpen_faulty::Fault as OnTheWire;
 use bullpen_faulty::ec2::Refusal;
 
-use crate::stage::{Fleet, HOUR, World, ids, real, request, set};
+use crate::world::{Fleet, HOUR, World, block_on, ids, request, set};
 
-/// A call that EC2 throttles.
+/// Throttles one call and asserts that the fleet reports it and sends no other.
 async fn throttled<T: std::fmt::Debug>(
     world: &World,
     action: &str,
@@ -23,21 +23,21 @@ async fn throttled<T: std::fmt::Debug>(
     let answer = work.await;
     assert!(matches!(answer, Err(Fault::Throttled)), "{action}: {answer:?}");
     assert_eq!(world.admin().refusals_left(), 0, "{action}");
-    assert_eq!(world.admin().calls()[action], before + 1, "{action} is asked once");
+    assert_eq!(world.admin().calls()[action], before + 1, "{action} is called once");
 }
 
-/// A fleet that has heard of its types, and its running machines.
-async fn seasoned(world: &World) -> (Fleet, Vec<InstanceId>) {
+/// A fleet that has looked up its types, and three running machines.
+async fn with_running_machines(world: &World) -> (Fleet, Vec<InstanceId>) {
     let fleet = world.fleet();
     let all = world.running(&fleet, "n-0", 3).await;
     (fleet, all)
 }
 
 #[test]
-fn throttling_is_told_and_nothing_is_asked_twice() {
-    real(async {
+fn a_throttled_call_is_reported_and_not_repeated() {
+    block_on(async {
         let world = World::new().await;
-        let (fleet, all) = seasoned(&world).await;
+        let (fleet, all) = with_running_machines(&world).await;
         let orders = world.orders(&all);
         throttled(&world, "CreateFleet", fleet.launch(&request("n-1", 2))).await;
         throttled(&world, "DescribeInstances", fleet.list()).await;
@@ -45,17 +45,17 @@ fn throttling_is_told_and_nothing_is_asked_twice() {
         throttled(&world, "CreateTags", fleet.tag(&all, Tag::JobStarted)).await;
         throttled(&world, "StopInstances", fleet.stop(&orders)).await;
         throttled(&world, "TerminateInstances", fleet.terminate(&all)).await;
-        assert_eq!(world.are(&all, "running").await, 3, "nothing was done");
+        assert_eq!(world.count_in_state(&all, "running").await, 3, "no throttled call took effect");
         assert_eq!(world.instances().await.len(), 3);
         let stopped = world.stopped(&fleet, "n-2", 2).await;
         throttled(&world, "StartInstances", fleet.start(&stopped)).await;
-        assert_eq!(world.are(&stopped, "stopped").await, 2);
+        assert_eq!(world.count_in_state(&stopped, "stopped").await, 2);
     });
 }
 
 #[test]
 fn a_launch_that_needs_its_template_first_is_throttled_at_every_step() {
-    real(async {
+    block_on(async {
         let world = World::new().await;
         let mut other = world.settings.clone();
         other.watchdog += HOUR;
@@ -64,32 +64,32 @@ fn a_launch_that_needs_its_template_first_is_throttled_at_every_step() {
             throttled(&world, action, fleet.launch(&request("n-1", 2))).await;
         }
         assert!(world.instances().await.is_empty());
-        let launched = fleet.launch(&request("n-1", 2)).await.expect("there is room");
+        let launched = fleet.launch(&request("n-1", 2)).await.expect("EC2 has capacity");
         assert_eq!(launched.machines.len(), 2);
     });
 }
 
 #[test]
-fn a_launch_whose_types_are_not_told_is_found_by_asking_again() {
-    real(async {
+fn a_launch_whose_types_are_unknown_is_found_by_the_next_try() {
+    block_on(async {
         let world = World::new().await;
         let fleet = world.fleet();
         let refusal = Refusal::throttled("DescribeInstanceTypes");
         world.admin().refuse(Refusal { times: 2, ..refusal });
         let answer = fleet.launch(&request("n-1", 2)).await;
         assert_eq!(answer, Err(Fault::Throttled));
-        let machines = fleet.launch(&request("n-1", 2)).await.expect("it is told now").machines;
+        let machines = fleet.launch(&request("n-1", 2)).await.expect("the types").machines;
         assert_eq!(set(&ids(&machines)), world.instances().await.into_keys().collect());
         assert_eq!(machines.len(), 2);
     });
 }
 
 #[test]
-fn a_stop_is_sent_once_whatever_becomes_of_it() {
-    real(async {
+fn a_stop_is_sent_once_under_every_fault() {
+    block_on(async {
         let world = World::new().await;
-        let (fleet, all) = seasoned(&world).await;
-        let fates = [
+        let (fleet, all) = with_running_machines(&world).await;
+        let faults = [
             (OnTheWire::Throttled, false),
             (OnTheWire::InternalError, false),
             (OnTheWire::Unavailable, false),
@@ -97,23 +97,23 @@ fn a_stop_is_sent_once_whatever_becomes_of_it() {
             (OnTheWire::AnswerLost, true),
             (OnTheWire::AnswerReset, true),
         ];
-        for (round, (fate, lands)) in (1..).zip(fates) {
-            world.proxy.fail_next("StopInstances", fate);
+        for (round, (fault, lands)) in (1..).zip(faults) {
+            world.proxy.fail_next("StopInstances", fault);
             let answer = fleet.stop(&world.orders(&all)).await;
-            let unheard = matches!(answer, Err(Fault::Unavailable(_)));
-            assert_eq!(unheard, fate != OnTheWire::Throttled, "{fate:?}: {answer:?}");
-            assert_eq!(world.made("StopInstances"), round, "{fate:?}");
-            let stopped = world.are(&all, "stopped").await;
-            assert_eq!(stopped, if lands { all.len() } else { 0 }, "{fate:?}");
+            let is_unknown = matches!(answer, Err(Fault::Unavailable(_)));
+            assert_eq!(is_unknown, fault != OnTheWire::Throttled, "{fault:?}: {answer:?}");
+            assert_eq!(world.calls("StopInstances"), round, "{fault:?}");
+            let stopped = world.count_in_state(&all, "stopped").await;
+            assert_eq!(stopped, if lands { all.len() } else { 0 }, "{fault:?}");
         }
     });
 }
 
 #[test]
-fn what_is_asked_again_after_a_lost_answer_is_done_once() {
-    real(async {
+fn a_call_repeated_after_a_lost_answer_takes_effect_once() {
+    block_on(async {
         let world = World::new().await;
-        let (fleet, all) = seasoned(&world).await;
+        let (fleet, all) = with_running_machines(&world).await;
         for action in ["CreateTags", "StopInstances", "StartInstances", "TerminateInstances"] {
             world.proxy.fail_next(action, OnTheWire::AnswerLost);
             for is_lost in [true, false] {
@@ -127,7 +127,7 @@ fn what_is_asked_again_after_a_lost_answer_is_done_once() {
             }
         }
         assert_eq!(world.proxy.levers_left(), 0);
-        assert_eq!(world.are(&all, "terminated").await, 3);
+        assert_eq!(world.count_in_state(&all, "terminated").await, 3);
         assert_eq!(world.instances().await.len(), 3);
     });
 }

@@ -1,7 +1,7 @@
-//! The room rules: the table held against what `cargo metadata` says of the workspace.
+//! The rules on dependencies between crates: compares the table with `cargo metadata`.
 //!
-//! A *room* is a crate of the workspace. What it *links* are its normal and build dependencies,
-//! optional ones included; what its *tests* use are its dev-dependencies.
+//! A crate *links* its normal and build dependencies, optional ones included; its *tests* use its
+//! dev-dependencies.
 //!
 //! Not here: the table (`table`).
 
@@ -11,12 +11,12 @@ use anyhow::{Context as _, Result};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
 
 use super::Finding;
-use super::table::{NEVER_UNDER_CORE, OWNED, Outside, ROOMS, Room};
+use super::table::{CrateRow, NEVER_UNDER_CORE, OWNED, Outside, TABLE};
 use crate::place::Place;
 
 const CORE: &str = "bullpen-core";
 
-/// A crate of the workspace as it is.
+/// A crate of the workspace, from its manifest.
 #[derive(Debug)]
 struct Crate {
     name: String,
@@ -35,7 +35,7 @@ struct Dependency {
 /// Which crates each crate links, by name.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Every room rule on the workspace.
+/// Every rule on the crates of the workspace.
 pub(crate) fn check(place: &Place) -> Result<Vec<Finding>> {
     let metadata = MetadataCommand::new()
         .current_dir(&place.root)
@@ -44,54 +44,54 @@ pub(crate) fn check(place: &Place) -> Result<Vec<Finding>> {
     let crates = crates(&metadata);
     let names: BTreeSet<&str> = crates.iter().map(|known| known.name.as_str()).collect();
     let mut findings: Vec<Finding> =
-        crates.iter().flat_map(|known| check_crate(ROOMS, &names, known)).collect();
+        crates.iter().flat_map(|known| check_crate(TABLE, &names, known)).collect();
     findings.extend(check_core(&graph(&metadata)?));
     Ok(findings)
 }
 
-/// One crate against its row.
-fn check_crate(rooms: &[Room], workspace: &BTreeSet<&str>, it: &Crate) -> Vec<Finding> {
-    let Some(room) = rooms.iter().find(|room| room.name == it.name) else {
-        let text = "has no row in the table of rooms (xtask/src/tidy/table.rs)";
+/// Checks one crate against its row.
+fn check_crate(table: &[CrateRow], workspace: &BTreeSet<&str>, it: &Crate) -> Vec<Finding> {
+    let Some(row) = table.iter().find(|row| row.name == it.name) else {
+        let text = "has no row in the table of crates (xtask/src/tidy/table.rs)";
         return vec![Finding::failure(&it.name, text)];
     };
-    it.dependencies.iter().filter_map(|wanted| check_dependency(room, workspace, wanted)).collect()
+    it.dependencies.iter().filter_map(|wanted| check_dependency(row, workspace, wanted)).collect()
 }
 
 fn check_dependency(
-    room: &Room,
+    row: &CrateRow,
     workspace: &BTreeSet<&str>,
     wanted: &Dependency,
 ) -> Option<Finding> {
     let name = wanted.name.as_str();
     let owner = OWNED.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, owner)| *owner);
-    let refuse = |text: String| Some(Finding::failure(room.name, text));
+    let refuse = |text: String| Some(Finding::failure(row.name, text));
 
     if let Some(owner) = owner {
-        return if owner == room.name {
+        return if owner == row.name {
             None
         } else {
             refuse(format!("may not touch `{name}`: only {owner} may; add a port instead"))
         };
     }
     if workspace.contains(name) {
-        let tested = wanted.for_tests && room.test_rooms.contains(&name);
-        if !tested && !room.rooms.contains(&name) {
-            let who = if wanted.for_tests { "its tests may not use" } else { "may not depend on" };
-            return refuse(format!("{who} the room `{name}`"));
+        let tested = wanted.for_tests && row.test_crates.contains(&name);
+        if !tested && !row.crates.contains(&name) {
+            let verb = if wanted.for_tests { "its tests may not use" } else { "may not depend on" };
+            return refuse(format!("{verb} the crate `{name}`"));
         }
-    } else if let Outside::Only(allowed) = &room.outside
+    } else if let Outside::Only(allowed) = &row.outside
         && !wanted.for_tests
         && !allowed.contains(&name)
     {
         return refuse(format!("may not depend on `{name}`: it is not in its row of the table"));
     }
-    if wanted.for_tests { None } else { check_parts(room, wanted) }
+    if wanted.for_tests { None } else { check_parts(row, wanted) }
 }
 
-/// Whether it takes no more of a crate than its row allows.
-fn check_parts(room: &Room, wanted: &Dependency) -> Option<Finding> {
-    let (name, allowed) = room.parts.iter().find(|(name, _)| *name == wanted.name)?;
+/// Checks that a crate uses only the features of a dependency that its row allows.
+fn check_parts(row: &CrateRow, wanted: &Dependency) -> Option<Finding> {
+    let (name, allowed) = row.parts.iter().find(|(name, _)| *name == wanted.name)?;
     let beyond = wanted.features.iter().find(|feature| !allowed.contains(&feature.as_str()));
     let text = match beyond {
         Some(feature) => format!("may not use the feature `{feature}` of `{name}`"),
@@ -100,10 +100,10 @@ fn check_parts(room: &Room, wanted: &Dependency) -> Option<Finding> {
         }
         None => return None,
     };
-    Some(Finding::failure(room.name, text))
+    Some(Finding::failure(row.name, text))
 }
 
-/// What the core reaches through others counts as well.
+/// Checks the core's indirect dependencies as well.
 fn check_core(graph: &Graph) -> Vec<Finding> {
     let under = reached(graph, CORE);
     let never = NEVER_UNDER_CORE.iter().filter(|name| under.contains(**name));
@@ -178,11 +178,11 @@ mod tests {
         Dependency { features: features.iter().map(|&f| f.to_owned()).collect(), ..dependency }
     }
 
-    /// What the table says if this room has this dependency.
-    fn says(room: &str, dependency: Dependency) -> Option<String> {
-        let workspace: BTreeSet<&str> = ROOMS.iter().map(|room| room.name).collect();
-        let it = Crate { name: room.to_owned(), dependencies: vec![dependency] };
-        check_crate(ROOMS, &workspace, &it).pop().map(|finding| finding.text)
+    /// The finding if this crate has this dependency.
+    fn says(name: &str, dependency: Dependency) -> Option<String> {
+        let workspace: BTreeSet<&str> = TABLE.iter().map(|row| row.name).collect();
+        let it = Crate { name: name.to_owned(), dependencies: vec![dependency] };
+        check_crate(TABLE, &workspace, &it).pop().map(|finding| finding.text)
     }
 
     #[test]
@@ -200,50 +200,50 @@ mod tests {
     }
 
     #[test]
-    fn only_the_aws_room_names_the_sdk() {
-        for room in ROOMS {
+    fn only_the_aws_crate_names_the_sdk() {
+        for row in TABLE {
             for dependency in [links("aws-sdk-ec2"), tests_use("aws-config")] {
-                assert_eq!(says(room.name, dependency).is_none(), room.name == "bullpen-aws");
+                assert_eq!(says(row.name, dependency).is_none(), row.name == "bullpen-aws");
             }
         }
     }
 
     #[test]
     fn core_and_engine_do_not_even_test_against_an_adapter() {
-        for room in ["bullpen-core", "bullpen-engine"] {
+        for name in ["bullpen-core", "bullpen-engine"] {
             for adapter in ["bullpen-embedded", "bullpen-aws"] {
-                assert!(says(room, links(adapter)).is_some(), "{room} {adapter}");
-                assert!(says(room, tests_use(adapter)).is_some(), "{room} {adapter}");
+                assert!(says(name, links(adapter)).is_some(), "{name} {adapter}");
+                assert!(says(name, tests_use(adapter)).is_some(), "{name} {adapter}");
             }
         }
     }
 
     #[test]
     fn adapters_test_against_the_contract_but_do_not_link_it() {
-        for room in ["bullpen-embedded", "bullpen-aws"] {
-            assert_eq!(says(room, tests_use("bullpen-sim")), None);
-            assert!(says(room, links("bullpen-sim")).is_some());
+        for name in ["bullpen-embedded", "bullpen-aws"] {
+            assert_eq!(says(name, tests_use("bullpen-sim")), None);
+            assert!(says(name, links("bullpen-sim")).is_some());
         }
     }
 
     #[test]
-    fn tests_may_use_what_their_room_may_not_link() {
+    fn tests_may_use_crates_that_their_crate_may_not_link() {
         assert_eq!(says("bullpen-core", tests_use("proptest")), None);
         assert!(says("bullpen-core", links("proptest")).is_some());
     }
 
     #[test]
-    fn a_room_takes_only_its_parts_of_a_crate() {
+    fn a_crate_uses_only_its_allowed_features() {
         assert_eq!(says("bullpen-engine", with(links("tokio"), &["sync", "time"])), None);
         assert!(says("bullpen-engine", with(links("tokio"), &["sync", "rt"])).is_some());
         let whole = Dependency { default_features: true, ..links("tokio") };
         assert!(says("bullpen-engine", whole).is_some());
-        // The agent's life is what the AWS room's binary links, and never the other way round.
+        // The AWS crate's binary links the agent's life, and never the other way round.
         assert!(says("bullpen-agent", with(links("bullpen-aws"), &["mailbox"])).is_some());
     }
 
     #[test]
-    fn what_the_core_reaches_through_others_is_found() {
+    fn indirect_dependencies_of_the_core_are_found() {
         let graph = |edges: &[(&str, &str)]| {
             let mut graph = Graph::new();
             for (from, to) in edges {
@@ -258,11 +258,11 @@ mod tests {
     }
 
     #[test]
-    fn every_room_named_in_a_row_has_a_row() {
-        let names: BTreeSet<&str> = ROOMS.iter().map(|room| room.name).collect();
-        for room in ROOMS {
-            for other in room.rooms.iter().chain(room.test_rooms) {
-                assert!(names.contains(other), "{} names {other}", room.name);
+    fn every_crate_named_in_a_row_has_a_row() {
+        let names: BTreeSet<&str> = TABLE.iter().map(|row| row.name).collect();
+        for row in TABLE {
+            for other in row.crates.iter().chain(row.test_crates) {
+                assert!(names.contains(other), "{} names {other}", row.name);
             }
         }
     }

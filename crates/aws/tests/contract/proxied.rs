@@ -1,7 +1,6 @@
-//! The same suites with a proxy between the adapters and the emulator, in good weather.
+//! The contract suites with a proxy between adapters and emulator, without faults.
 //!
-//! What the races of [`crate::races`] say is worth something only if the proxy itself changes
-//! nothing.
+//! They show that the proxy itself changes nothing, which [`crate::races`] relies on.
 //!
 //! Not here: faults.
 
@@ -17,14 +16,14 @@ use crate::{forges_reports, on_aws};
 /// Fewer rounds than without the proxy: it is the same code.
 const ROUNDS: u32 = 10;
 
-/// A proxy before the emulator. It fails the test that did not use it.
-pub(crate) struct Between(Proxy);
+/// A proxy before the emulator. It fails a test that does not use it.
+pub(crate) struct TestProxy(Proxy);
 
-impl Between {
+impl TestProxy {
     pub(crate) async fn start(service: Service) -> Self {
         let endpoint = emulator::endpoint(service);
         let target = endpoint.trim_start_matches("http://").trim_end_matches('/').parse();
-        let target = target.expect("the emulator is at an address");
+        let target = target.expect("the emulator's address");
         Self(Proxy::start(target, Plan::calm()).await.expect("loopback has a free port"))
     }
 
@@ -37,11 +36,11 @@ impl Between {
     }
 }
 
-impl Drop for Between {
+impl Drop for TestProxy {
     fn drop(&mut self) {
         let seen = self.0.counts().total();
         if !std::thread::panicking() {
-            assert!(seen.arrived > 0, "nothing went through the proxy");
+            assert!(seen.arrived > 0, "no call went through the proxy");
             assert_eq!(seen.unanswered, 0, "the emulator did not answer");
         }
     }

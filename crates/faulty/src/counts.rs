@@ -1,6 +1,6 @@
-//! The calls a proxy saw: how many, by whom, and when; of the last ones of EC2, also what they said.
+//! Counts and a log of a proxy's calls, by caller and operation, with the fields of the last forms.
 //!
-//! Not here: which answers were given (the caller has them).
+//! Not here: the answers (the caller has them).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -12,9 +12,10 @@ use crate::fault::Fault;
 use crate::form;
 use crate::real::now;
 
-/// Calls beyond this are counted and no longer logged: a benchmark must not fill the memory.
+/// The most logged calls; further ones are only counted, so that a benchmark does not fill the
+/// memory.
 const LOG_CALLS_MAX: usize = 100_000;
-/// Forms beyond this push the oldest out.
+/// The most forms; each further one replaces the oldest.
 const FORMS_MAX: usize = 1_000;
 
 /// One call as the proxy saw it.
@@ -26,31 +27,31 @@ pub struct Call {
     pub group: String,
     /// The partition key of the one item that a call of DynamoDB is about, where that is `pk`.
     pub item: Option<String>,
-    /// What befell it.
+    /// The fault that it met.
     pub fault: Option<Fault>,
-    /// Whether it was sent to the target.
+    /// Whether the proxy sent it to the target.
     pub forwarded: bool,
     /// When all of it had arrived.
     pub begin: Instant,
-    /// When its answer was given, its connection was cut, or its caller had gone; none until then.
+    /// When the proxy answered or cut the connection, or the caller went away; `None` until then.
     pub end: Option<Instant>,
 }
 
-/// How many.
+/// The number of calls, of one operation or several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Calls that arrived.
     pub arrived: u64,
-    /// Calls that were sent to the target.
+    /// Calls that the proxy sent to the target.
     pub forwarded: u64,
-    /// Calls that the target did not answer; their callers were told 502.
+    /// Calls that the target did not answer; the proxy answered them with 502.
     pub unanswered: u64,
-    /// Calls by what befell them.
+    /// Calls by the fault that they met.
     pub faults: BTreeMap<Fault, u64>,
 }
 
 impl Tally {
-    /// Calls that this befell.
+    /// Calls that met this fault.
     pub fn of(&self, fault: Fault) -> u64 {
         self.faults.get(&fault).copied().unwrap_or_default()
     }
@@ -65,14 +66,14 @@ impl Tally {
     }
 }
 
-/// What a proxy saw up to now.
+/// The calls of a proxy up to now.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// By group, then operation.
     tallies: BTreeMap<String, BTreeMap<String, Tally>>,
     log: Vec<Call>,
     unlogged: u64,
-    /// The last of them, with their operations.
+    /// The last forms, with their operations.
     forms: VecDeque<(String, Bytes)>,
 }
 
@@ -82,7 +83,7 @@ impl Counts {
         self.sum(|_, _| true)
     }
 
-    /// The calls of one operation, by anyone.
+    /// The calls of one operation, by all callers.
     pub fn operation(&self, operation: &str) -> Tally {
         self.sum(|_, name| name == operation)
     }
@@ -104,16 +105,16 @@ impl Counts {
         &self.log
     }
 
-    /// Calls that are counted and not in the log.
+    /// Calls that are counted but not in the log.
     pub fn unlogged(&self) -> u64 {
         self.unlogged
     }
 
-    /// What the calls of one operation said whose protocol has forms, as EC2's has: their fields by
-    /// name, in the order they arrived. The last thousand forms of all operations are kept.
+    /// The fields, by name, of an operation's calls in a protocol with forms such as EC2's, in the
+    /// order they arrived. The proxy keeps the last thousand forms of all operations together.
     pub fn forms(&self, operation: &str) -> Vec<BTreeMap<String, String>> {
-        let mine = self.forms.iter().filter(|(name, _)| name == operation);
-        mine.map(|(_, body)| form::fields(body)).collect()
+        let matching = self.forms.iter().filter(|(name, _)| name == operation);
+        matching.map(|(_, body)| form::fields(body)).collect()
     }
 
     fn sum(&self, wanted: impl Fn(&str, &str) -> bool) -> Tally {
@@ -129,7 +130,7 @@ impl Counts {
         operations.entry(call.operation.clone()).or_default()
     }
 
-    /// Counts a call that arrived; the answer is its place in the log, if it has one.
+    /// Counts a call that arrived; returns its index in the log, if it is logged.
     pub(crate) fn arrived(
         &mut self,
         call: &Head,
@@ -163,9 +164,9 @@ impl Counts {
         Some(self.log.len() - 1)
     }
 
-    pub(crate) fn forwarded(&mut self, call: &Head, place: Option<usize>) {
+    pub(crate) fn forwarded(&mut self, call: &Head, log_index: Option<usize>) {
         self.tally(call).forwarded += 1;
-        if let Some(logged) = place.and_then(|place| self.log.get_mut(place)) {
+        if let Some(logged) = log_index.and_then(|log_index| self.log.get_mut(log_index)) {
             logged.forwarded = true;
         }
     }
@@ -174,22 +175,23 @@ impl Counts {
         self.tally(call).unanswered += 1;
     }
 
-    pub(crate) fn ended(&mut self, place: Option<usize>) {
-        if let Some(logged) = place.and_then(|place| self.log.get_mut(place)) {
+    pub(crate) fn ended(&mut self, log_index: Option<usize>) {
+        if let Some(logged) = log_index.and_then(|log_index| self.log.get_mut(log_index)) {
             logged.end = Some(now());
         }
     }
 }
 
-/// How many of these calls could have waited for one another: the longest chain in which each began
-/// after the one before it had ended.
+/// The length of the longest chain of calls in which each began after the one before it had ended:
+/// the number of round trips, if each call waited for the one before.
 ///
 /// Calls that a client sends one after the other are always such a chain. Calls that it sends at
-/// once need not overlap here if the target is fast, and then count too: make every answer slow
-/// ([`Fault::SlowAnswer`] with odds of a thousand) where the number has to be exact.
+/// once may not overlap if the target is fast, and then count too: make every answer slow
+/// ([`Fault::SlowAnswer`] with odds of a thousand) if the number has to be exact.
 pub fn longest_chain<'a>(calls: impl IntoIterator<Item = &'a Call>) -> usize {
     let mut calls: Vec<&Call> = calls.into_iter().collect();
-    // Taking what ends first leaves the most room. What has not ended leaves none.
+    // Greedy: the call that ends first leaves the most time for others; an unended call leaves
+    // none.
     calls.sort_by_key(|call| (call.end.is_none(), call.end));
     let mut length = 0;
     let mut free: Option<Instant> = None;

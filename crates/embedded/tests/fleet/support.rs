@@ -1,6 +1,6 @@
-//! What the tests of the process fleet share: a place, a clock, agents, and ways to look.
+//! Helpers of the process fleet's tests: a directory, a clock, an agent, and polling.
 //!
-//! Not here: any case.
+//! Not here: test cases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -27,12 +27,12 @@ use tempfile::TempDir;
 
 pub(crate) type Fleet = ProcessFleet<RealClock>;
 
-/// An agent that does nothing, and does not want to end either.
+/// An agent that does nothing and ignores signals.
 pub(crate) const STUBBORN: &str = "trap '' TERM INT HUP; sleep 1000 & sleep 1000; wait";
-/// With its supervisor.
+/// The number of its processes, with its supervisor.
 pub(crate) const STUBBORN_PROCESSES: usize = 4;
 
-/// Processes run on the host's time.
+/// The host's clock, on which processes run.
 #[derive(Debug)]
 pub(crate) struct RealClock {
     began: std::time::Instant,
@@ -72,14 +72,14 @@ impl Clock for RealClock {
     }
 }
 
-/// Runs a case on a runtime as the command has it.
+/// Runs a case on a runtime like the command's.
 pub(crate) fn real<F: Future>(case: F) -> F::Output {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.worker_threads(2).enable_all().build().unwrap().block_on(case)
 }
 
-/// Not a test of anything, but the supervisor of every machine here: the fleet appends the
-/// machine's directory to its command line, where the harness reads it as a test to be left out.
+/// Not a test: the supervisor of every machine here. The fleet appends the machine's directory to
+/// the command line, where the harness takes it for the name of a test to skip.
 #[test]
 fn the_supervisor() {
     let mut arguments = env::args().skip_while(|argument| argument != "--skip");
@@ -87,13 +87,13 @@ fn the_supervisor() {
     real(supervise(Path::new(&machine), RealClock::new())).unwrap();
 }
 
-/// A fleet's directory. Whatever runs in it is ended with it.
-pub(crate) struct Ground {
+/// A fleet's directory; dropping it kills all its processes.
+pub(crate) struct TestHost {
     directory: PathBuf,
     _temporary: TempDir,
 }
 
-impl Ground {
+impl TestHost {
     pub(crate) fn new() -> Self {
         let temporary = TempDir::new().unwrap();
         let directory = temporary.path().canonicalize().unwrap().join("machines");
@@ -112,7 +112,7 @@ impl Ground {
         open(self.settings(agent))
     }
 
-    /// Everything that runs here.
+    /// All processes of the fleet's machines.
     pub(crate) fn processes(&self) -> Vec<Identity> {
         let mark = self.directory.to_str().unwrap().to_owned();
         tree::under(&BTreeSet::from([mark])).unwrap()
@@ -123,33 +123,33 @@ impl Ground {
         Some(serde_json::from_slice(&fs::read(path).ok()?).unwrap())
     }
 
-    /// The supervisor of a machine, as it has written itself down.
+    /// A machine's supervisor, from `boot.json`.
     pub(crate) fn supervisor(&self, id: &InstanceId) -> Option<Identity> {
         Some(serde_json::from_value(self.boot(id)?["supervisor"].clone()).unwrap())
     }
 
-    /// Why a supervisor has ended its machine, if it has.
+    /// Why the supervisor has ended its machine, from `boot.json`.
     pub(crate) fn ended(&self, id: &InstanceId) -> Option<String> {
         Some(self.boot(id)?["phase"]["ended"]["by"].as_str()?.to_owned())
     }
 
-    /// A file of a machine's agent, line by line.
+    /// The lines of a file in a machine's agent directory.
     pub(crate) fn lines(&self, id: &InstanceId, file: &str) -> Vec<String> {
         let path = self.directory.join(id.as_str()).join("agent").join(file);
         fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
     }
 }
 
-impl Drop for Ground {
-    /// Also when a test has failed.
+impl Drop for TestHost {
+    /// Runs also if the test fails.
     fn drop(&mut self) {
         loop {
             let left = self.processes();
             if left.is_empty() {
                 return;
             }
-            for one in left {
-                one.kill().unwrap();
+            for process in left {
+                process.kill().unwrap();
             }
         }
     }
@@ -161,13 +161,13 @@ pub(crate) fn open(settings: FleetSettings) -> Fleet {
 
 pub(crate) fn settings(directory: &Path, agent: &str) -> FleetSettings {
     let exe = env::current_exe().unwrap().into_os_string();
-    let select = ["--exact", "stage::the_supervisor", "--nocapture", "--skip"];
+    let select = ["--exact", "support::the_supervisor", "--nocapture", "--skip"];
     FleetSettings {
         directory: directory.to_owned(),
         supervisor: [exe].into_iter().chain(select.map(OsString::from)).collect(),
         agent: ["/bin/sh", "-c", agent, "agent"].map(OsString::from).into(),
         environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-        user_data: "what the agent is told".to_owned(),
+        user_data: "the user data of the tests".to_owned(),
         watchdog: Duration::from_secs(600),
         boot_delay: Duration::ZERO,
         capacity: Capacity::default(),
@@ -198,11 +198,11 @@ pub(crate) fn order(id: &InstanceId, op: &str, until: Timestamp) -> StopOrder {
     StopOrder { id: id.clone(), op: StopOp::new(op), until }
 }
 
-/// Looks until it is so.
-pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    const LOOKS: u32 = 3_000;
-    for _ in 0..LOOKS {
-        if is_so().await {
+/// Polls until the condition is true, for at most a minute.
+pub(crate) async fn eventually(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
+    const POLLS: u32 = 3_000;
+    for _ in 0..POLLS {
+        if is_true().await {
             return;
         }
         RealClock::nap(Duration::from_millis(20)).await;
@@ -215,13 +215,13 @@ pub(crate) async fn until(fleet: &Fleet, id: &InstanceId, wanted: MachineState) 
     eventually(&format!("{id} is {wanted:?}"), async || state(fleet, id).await == wanted).await;
 }
 
-/// What is absent is gone.
+/// A machine's state; gone if the fleet does not list it.
 pub(crate) async fn state(fleet: &Fleet, id: &InstanceId) -> MachineState {
-    let seen = fleet.describe(std::slice::from_ref(id)).await.unwrap();
-    seen.first().map_or(MachineState::Gone, |machine| machine.state)
+    let found = fleet.describe(std::slice::from_ref(id)).await.unwrap();
+    found.first().map_or(MachineState::Gone, |machine| machine.state)
 }
 
-/// One machine that runs.
+/// Launches a machine and waits until it runs.
 pub(crate) async fn running(fleet: &Fleet, intent: &str) -> Machine {
     let machine = fleet.launch(&request(intent, 1)).await.unwrap().machines.remove(0);
     until(fleet, &machine.id, MachineState::Running).await;

@@ -27,7 +27,7 @@ use crate::load;
 use crate::world::{CALM, Climate, FIRST_SPEC, SimPorts, World};
 
 /// A calm world with a ceiling and with its queues.
-pub async fn calm(seed: u64, machines_max: u32) -> Arc<World> {
+pub async fn new(seed: u64, machines_max: u32) -> Arc<World> {
     let ceilings = vec![Ceiling { scope: Scope::Stack, max: machines_max }];
     let climate = Climate { weak: false, ..CALM.clone() };
     let world = World::new(seed, Limits::DEFAULT, ceilings, climate);
@@ -55,7 +55,7 @@ pub fn request(name: &str, count: u32, now: Timestamp) -> Request {
     }
 }
 
-/// Warm machines without an owner, to be put into a world.
+/// Warm machines without an owner that a test adds to a world.
 #[derive(Clone, Debug)]
 pub struct IdleMachines {
     /// A name that is unique in the world.
@@ -99,15 +99,15 @@ impl IdleMachines {
 }
 
 /// Puts idle, warm, shared machines with living agents into the world, and advertises them.
-pub async fn idle(world: &World, usage: Usage, count: u32) -> Vec<Record> {
+pub async fn add_idle(world: &World, usage: Usage, count: u32) -> Vec<Record> {
     let name = format!("stage {} {count}", usage.as_str());
-    furnish(world, &IdleMachines::plain(&name, usage, count))
+    add_machines(world, &IdleMachines::plain(&name, usage, count))
         .await
         .expect("a calm world has no faults")
 }
 
 /// Puts warm, shared machines with living agents into the world, and advertises them.
-pub async fn furnish(world: &World, wanted: &IdleMachines) -> Result<Vec<Record>, String> {
+pub async fn add_machines(world: &World, wanted: &IdleMachines) -> Result<Vec<Record>, String> {
     let (_, stack) = world.process(&wanted.name);
     let intent = reserve(&stack, wanted).await?;
     let launch = LaunchRequest {

@@ -1,6 +1,6 @@
-//! A small town: a calm world, its GitHub, and the processes that serve its jobs.
+//! A world with a GitHub and processes of the service, which serve its jobs.
 //!
-//! Not here: what is expected of them.
+//! Not here: the expectations (the other modules).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -19,20 +19,20 @@ use bullpen_core::scope::ServiceScope;
 use bullpen_engine::jobs::{
     JobSettings, Service, ensure_queues, ingest, launch_worker, pool_worker, process, sweep,
 };
+use bullpen_sim::calm_world;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::pass;
 use bullpen_sim::life::keep_up_beside;
 use bullpen_sim::model::JobForgeModel;
-use bullpen_sim::stage;
 use bullpen_sim::wire::Wire;
 use bullpen_sim::world::{SimPorts, World};
 
-/// How long every job runs.
+/// The runtime of every job.
 pub(crate) const LASTS: Duration = Duration::from_secs(60);
 
 pub(crate) type SimService<'a> = Service<'a, SimPorts, JobForgeModel>;
 
-pub(crate) struct Town {
+pub(crate) struct ServiceWorld {
     pub(crate) world: Arc<World>,
     pub(crate) checker: Checker,
     pub(crate) github: JobForgeModel,
@@ -40,13 +40,13 @@ pub(crate) struct Town {
     pub(crate) scope: ServiceScope,
 }
 
-impl Town {
-    /// Room for this many machines; class `large`, and no pools.
+impl ServiceWorld {
+    /// A calm world with capacity for this many machines, class `large`, and no pools.
     pub(crate) async fn new(machines_max: u32) -> Self {
-        Self::in_world(stage::calm(7, machines_max).await).await
+        Self::in_world(calm_world::new(7, machines_max).await).await
     }
 
-    /// A town in this world.
+    /// Serves jobs in this world.
     pub(crate) async fn in_world(world: Arc<World>) -> Self {
         let checker = Checker::watch(&world, false);
         let github = JobForgeModel::new(Wire::calm(), world.outside.forge().clone());
@@ -55,12 +55,12 @@ impl Town {
         Self { world, checker, github, config: config(false), scope: ServiceScope::EVERYTHING }
     }
 
-    /// Machines of class `large` serve more than one job.
+    /// Configures reuse: machines of class `large` serve more than one job.
     pub(crate) fn reusing(self) -> Self {
         Self { config: config(true), ..self }
     }
 
-    /// Machines of class `large` stand by in the pool `stage`.
+    /// Configures the standby pool `stage` of machines of class `large`.
     pub(crate) fn with_pool(self) -> Self {
         let text = "runners:\n  large:\n    cpu: 2\n    ram: 4\npools:\n  stage:\n    runner: large\n\
                     \x20   schedule:\n      - {name: always, hot: 1, stopped: 0}\n";
@@ -74,7 +74,7 @@ impl Town {
             .within(self.scope.clone())
     }
 
-    /// One process of the service, to its end or its death.
+    /// Runs `body` in one process of the service; `None` if the process dies first.
     pub(crate) async fn process<T>(
         &self,
         name: &str,
@@ -95,27 +95,28 @@ impl Town {
         }
     }
 
-    /// GitHub queues a job of its own label, and a webhook says so.
+    /// GitHub queues a job with its own label, and sends the webhook.
     pub(crate) async fn queue(&self, job: &str) -> JobFact {
         let fact = self.submit(job, about(job));
-        self.say(&fact).await;
+        self.deliver(&fact).await;
         fact
     }
 
-    /// GitHub queues a job, and no webhook says so.
+    /// GitHub queues a job without a webhook.
     pub(crate) fn submit(&self, job: &str, about: JobDetails) -> JobFact {
         self.github.queue(job, about, LASTS, self.world.outside.clock().true_now())
     }
 
-    pub(crate) async fn say(&self, fact: &JobFact) {
+    /// Delivers a webhook once; the world must be calm.
+    pub(crate) async fn deliver(&self, fact: &JobFact) {
         self.process(&format!("webhook {}", fact.job), None, async |service| {
             ingest(service, fact).await.expect("calm")
         })
         .await;
     }
 
-    /// How a job came by its last machine.
-    pub(crate) async fn came_by(&self, job: &str) -> Option<MachineSource> {
+    /// The source of the job's last machine.
+    pub(crate) async fn machine_source(&self, job: &str) -> Option<MachineSource> {
         let steps = self.row(job).await.steps;
         steps.iter().rev().find_map(|step| match step.step {
             JobStep::Assigned { how, .. } => Some(how),
@@ -128,15 +129,15 @@ impl Town {
         Job::decode(&row.expect("it has a row").body).expect("it is readable")
     }
 
-    /// How many machines were ever launched.
+    /// The number of machines launched so far.
     pub(crate) fn launched(&self) -> usize {
         self.world.outside.fleet().snapshot().len()
     }
 
-    /// Whether the job is over and nothing is left to do about it.
+    /// Whether the row has ended, with all its debts worked off.
     pub(crate) async fn is_settled(&self, job: &str) -> bool {
-        let life = self.row(job).await.state;
-        matches!(life, JobState::Ended { debts, .. } if debts.is_settled())
+        let state = self.row(job).await.state;
+        matches!(state, JobState::Ended { debts, .. } if debts.is_settled())
     }
 
     /// Whether GitHub says that this job is over.
@@ -144,25 +145,25 @@ impl Town {
         matches!(self.github.said(job), Some(ReportedStatus::Completed { .. }))
     }
 
-    /// The service as it runs, until `done`; false if that did not come in time. A webhook that
-    /// `hear` does not take is lost.
-    pub(crate) async fn live(
+    /// Runs the service until `done`; false if that takes longer than `within`. A webhook is lost
+    /// if `takes` is false for it.
+    pub(crate) async fn serve_until(
         &self,
         name: &str,
         within: Duration,
-        hear: impl Fn(&JobFact) -> bool,
+        takes: impl Fn(&JobFact) -> bool,
         done: impl AsyncFn() -> bool,
     ) -> bool {
-        self.live_until(name, None, within, hear, done).await.expect("it has no fuse")
+        self.serve_with_fuse(name, None, within, takes, done).await.expect("it has no fuse")
     }
 
-    /// The same in a process that may die.
-    pub(crate) async fn live_until(
+    /// The same in a process that dies at its await number `fuse`; `None` if it died.
+    pub(crate) async fn serve_with_fuse(
         &self,
         name: &str,
         fuse: Option<u64>,
         within: Duration,
-        hear: impl Fn(&JobFact) -> bool,
+        takes: impl Fn(&JobFact) -> bool,
         done: impl AsyncFn() -> bool,
     ) -> Option<bool> {
         let upkeep = format!("upkeep of {name}");
@@ -171,7 +172,7 @@ impl Town {
                 biased;
                 () = until(done) => true,
                 () = pass(within) => false,
-                never = self.webhooks(service, hear) => match never {},
+                never = self.webhooks(service, takes) => match never {},
                 never = work(service) => match never {},
                 never = look(service) => match never {},
                 never = keep_up_beside(&self.world, &upkeep) => match never {},
@@ -183,22 +184,22 @@ impl Town {
     async fn webhooks(
         &self,
         service: &SimService<'_>,
-        hear: impl Fn(&JobFact) -> bool,
+        takes: impl Fn(&JobFact) -> bool,
     ) -> Infallible {
         loop {
             pass(Duration::from_millis(200)).await;
             let now = self.world.outside.clock().true_now();
             let mut facts = self.github.observe(&service.stack.name, now);
             facts.extend(self.github.take_redelivered());
-            for fact in facts.iter().filter(|fact| hear(fact)) {
-                // One that is not taken is lost; GitHub is asked for what it said.
+            for fact in facts.iter().filter(|fact| takes(fact)) {
+                // A webhook that fails is lost; the sweep asks GitHub.
                 let _ = ingest(service, fact).await;
             }
         }
     }
 
-    /// A webhook, sent until it is taken.
-    pub(crate) async fn announce(&self, fact: &JobFact) {
+    /// Sends a webhook every minute until the service takes it.
+    pub(crate) async fn deliver_until_taken(&self, fact: &JobFact) {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -211,14 +212,14 @@ impl Town {
         }
     }
 
-    /// Everything becomes quiet, and nothing was ever wrong.
+    /// Ends the world: it must become quiet, without a violation.
     pub(crate) async fn end(&self) {
         self.end_of(self.world.seed).await;
     }
 
-    /// The same, and says in which world.
+    /// The same, naming this seed on failure.
     pub(crate) async fn end_of(&self, seed: u64) {
-        let ended = stage::end(&self.world, &self.checker).await;
+        let ended = calm_world::end(&self.world, &self.checker).await;
         ended.unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     }
 }
@@ -229,9 +230,9 @@ async fn until(done: impl AsyncFn() -> bool) {
     }
 }
 
-/// Workers of one process: they never wait for each other.
+/// Runs a pool worker and three launch workers, which do not wait for each other.
 async fn work(service: &SimService<'_>) -> Infallible {
-    let one = || async {
+    let launches = || async {
         loop {
             if launch_worker(service, Duration::from_secs(1)).await.is_err() {
                 pass(Duration::from_secs(1)).await;
@@ -246,20 +247,20 @@ async fn work(service: &SimService<'_>) -> Infallible {
         }
     };
     let (never, _, _, _): (Infallible, Infallible, Infallible, Infallible) =
-        tokio::join!(pools, one(), one(), one());
+        tokio::join!(pools, launches(), launches(), launches());
     never
 }
 
 async fn look(service: &SimService<'_>) -> Infallible {
     loop {
         pass(Duration::from_secs(5)).await;
-        // One that fails is followed by the next.
+        // The next sweep follows a failed one.
         let _ = sweep(service).await;
     }
 }
 
-/// One row, looked at once.
-pub(crate) async fn attend_once(service: &SimService<'_>, job: &str) {
+/// Processes a row once.
+pub(crate) async fn process_once(service: &SimService<'_>, job: &str) {
     let _ = process(service, &JobId::new(job)).await;
 }
 

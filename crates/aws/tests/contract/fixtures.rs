@@ -1,6 +1,6 @@
-//! Records and orders to play with.
+//! Records, claims and orders for the tests.
 //!
-//! Not here: asserting anything beyond that these steps work.
+//! Not here: assertions beyond the success of these steps.
 
 use std::time::Duration;
 
@@ -56,11 +56,11 @@ pub(crate) fn newborn(id: &str, now: Timestamp) -> Record {
 pub(crate) fn won<T>(answer: Result<Written<T>, bullpen_core::ports::Fault>) -> T {
     match answer {
         Ok(Written::Won(stored)) => stored,
-        _ => panic!("a write that had to win did not"),
+        _ => panic!("a write did not win"),
     }
 }
 
-/// So many machines that have just been recorded.
+/// Records so many new machines.
 pub(crate) async fn newborns(
     ledger: &DynamoLedger<ManualClock>,
     count: u32,
@@ -71,7 +71,7 @@ pub(crate) async fn newborns(
     for number in 0..count {
         match won(ledger.record(&newborn(&format!("i-{number:02}"), now)).await) {
             Recorded::Stored(created) => all.push(created),
-            other => panic!("it is new: {other:?}"),
+            other => panic!("not stored: {other:?}"),
         }
     }
     all
@@ -103,7 +103,7 @@ pub(crate) fn withdrawn(generation: u64, at: Timestamp) -> Order {
     })
 }
 
-/// Warmed up and shared.
+/// The end of a warm-up, into the shared pool.
 pub(crate) fn warmed(now: Timestamp) -> InstanceEvent {
     let into = AfterWarmUp::Hot { deadline: now.after(HOUR), shared: true };
     InstanceEvent::WarmedUp { pool: "linux".into(), at: now, into }
@@ -126,17 +126,17 @@ pub(crate) fn claim(seen: &Record, job: &str, now: Timestamp) -> ClaimWrite {
     }
 }
 
-/// Each of these with what the event makes of it.
-pub(crate) fn marks(seen: &[Record], event: &InstanceEvent) -> Vec<(Record, Record)> {
-    seen.iter().map(|seen| (seen.clone(), seen.on(event).expect("it is legal"))).collect()
+/// Each record with its next version after the event.
+pub(crate) fn transitions(seen: &[Record], event: &InstanceEvent) -> Vec<(Record, Record)> {
+    seen.iter().map(|seen| (seen.clone(), seen.on(event).expect("a legal transition"))).collect()
 }
 
-/// So many idle machines.
+/// Records so many idle machines.
 pub(crate) async fn idles(
     ledger: &DynamoLedger<ManualClock>,
     count: u32,
     now: Timestamp,
 ) -> Vec<Record> {
     let created = newborns(ledger, count, now).await;
-    ledger.replace_all(&marks(&created, &warmed(now))).await.into_iter().map(won).collect()
+    ledger.replace_all(&transitions(&created, &warmed(now))).await.into_iter().map(won).collect()
 }

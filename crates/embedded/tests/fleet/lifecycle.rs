@@ -1,6 +1,6 @@
-//! One machine's life: what ends it, what does not, and what is left of it.
+//! Tests of one machine's life: its supervisor and agent, its ends, and the files it leaves.
 //!
-//! Not here: several processes at one fleet (`crowds`).
+//! Not here: several processes with one fleet (`concurrent`).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,8 +13,8 @@ use bullpen_core::ports::{Clock as _, Fault, Fleet as _, MachineState, StartOutc
 use bullpen_embedded::fleet::{Capacity, FleetSettings};
 use rustix::process::{Pid, Signal, getsid, kill_process};
 
-use crate::stage::{
-    Ground, RealClock, STUBBORN, STUBBORN_PROCESSES, eventually, open, order, real, request,
+use crate::support::{
+    RealClock, STUBBORN, STUBBORN_PROCESSES, TestHost, eventually, open, order, real, request,
     running, state, until,
 };
 
@@ -25,45 +25,45 @@ fn pid(of: Identity) -> Pid {
     Pid::from_raw(of.pid).unwrap()
 }
 
-/// Waits until the supervisor has ended its machine, without asking the fleet: nobody has to look
-/// for it to happen. Nothing runs then.
-async fn ended_by_itself(ground: &Ground, id: &InstanceId, why: &str) {
-    eventually("it has ended", async || ground.ended(id).is_some()).await;
-    assert_eq!(ground.ended(id).as_deref(), Some(why));
-    eventually("no process is left", async || ground.processes().is_empty()).await;
+/// Waits until the supervisor has ended its machine and no process runs. Does not call the fleet,
+/// whose repairs could end the machine instead.
+async fn ended_by_itself(host: &TestHost, id: &InstanceId, why: &str) {
+    eventually("the machine has ended", async || host.ended(id).is_some()).await;
+    assert_eq!(host.ended(id).as_deref(), Some(why));
+    eventually("no process is left", async || host.processes().is_empty()).await;
 }
 
 #[test]
 fn the_watchdog_ends_an_agent_that_hangs() {
     real(async {
-        let ground = Ground::new();
-        let fleet = open(FleetSettings { watchdog: SHORT, ..ground.settings(STUBBORN) });
+        let host = TestHost::new();
+        let fleet = open(FleetSettings { watchdog: SHORT, ..host.settings(STUBBORN) });
         let launched = fleet.launch(&request("intent", 2)).await.unwrap().machines;
         for machine in &launched {
-            eventually("it has ended", async || ground.ended(&machine.id).is_some()).await;
+            eventually("the machine has ended", async || host.ended(&machine.id).is_some()).await;
         }
         for machine in &launched {
-            ended_by_itself(&ground, &machine.id, "watchdog").await;
+            ended_by_itself(&host, &machine.id, "watchdog").await;
             assert_eq!(state(&fleet, &machine.id).await, MachineState::Gone);
         }
     });
 }
 
 #[test]
-fn the_watchdog_ends_a_machine_whose_agent_never_comes_up() {
+fn the_watchdog_ends_a_machine_whose_agent_never_starts() {
     real(async {
-        let ground = Ground::new();
+        let host = TestHost::new();
         let no_agent = FleetSettings {
             agent: vec!["/nowhere/agent".into()],
             watchdog: SHORT,
-            ..ground.settings("")
+            ..host.settings("")
         };
         let endless_boot =
-            FleetSettings { boot_delay: LONG, watchdog: SHORT, ..ground.settings(STUBBORN) };
+            FleetSettings { boot_delay: LONG, watchdog: SHORT, ..host.settings(STUBBORN) };
         for (intent, settings) in [("no agent", no_agent), ("endless boot", endless_boot)] {
             let fleet = open(settings);
             let id = fleet.launch(&request(intent, 1)).await.unwrap().machines.remove(0).id;
-            ended_by_itself(&ground, &id, "watchdog").await;
+            ended_by_itself(&host, &id, "watchdog").await;
             assert_eq!(state(&fleet, &id).await, MachineState::Gone);
         }
     });
@@ -72,76 +72,78 @@ fn the_watchdog_ends_a_machine_whose_agent_never_comes_up() {
 #[test]
 fn the_agent_can_shorten_the_watchdog() {
     real(async {
-        let ground = Ground::new();
+        let host = TestHost::new();
         let agent =
             r#"echo 2020-01-01T00:00:00Z > "$2/new" && mv "$2/new" "$2/ends-by"; sleep 1000"#;
-        let fleet = ground.fleet(agent);
+        let fleet = host.fleet(agent);
         let id = fleet.launch(&request("intent", 1)).await.unwrap().machines.remove(0).id;
-        ended_by_itself(&ground, &id, "ends-by").await;
+        ended_by_itself(&host, &id, "ends-by").await;
         assert_eq!(state(&fleet, &id).await, MachineState::Gone);
     });
 }
 
 #[test]
-fn a_crashed_agent_is_started_again_and_one_that_is_done_ends_the_machine() {
+fn the_supervisor_restarts_a_crashed_agent_and_ends_the_machine_after_a_finished_one() {
     real(async {
-        let ground = Ground::new();
+        let host = TestHost::new();
         let crashes = r#"echo "$4" >> "$2/agent/starts"; [ "$(wc -l < "$2/agent/starts")" -lt 3 ] && kill -9 $$; sleep 1000"#;
-        let fleet = ground.fleet(crashes);
+        let fleet = host.fleet(crashes);
         let id = running(&fleet, "crashes").await.id;
-        eventually("it is started three times", async || ground.lines(&id, "starts").len() == 3)
-            .await;
-        let starts = ground.lines(&id, "starts");
+        eventually("the agent has started three times", async || {
+            host.lines(&id, "starts").len() == 3
+        })
+        .await;
+        let starts = host.lines(&id, "starts");
         assert!(starts.iter().all(|boot| *boot == starts[0]), "one boot: {starts:?}");
         assert_eq!(state(&fleet, &id).await, MachineState::Running);
 
-        let done = ground.fleet("exit 0").launch(&request("done", 1)).await.unwrap();
+        let done = host.fleet("exit 0").launch(&request("done", 1)).await.unwrap();
         until(&fleet, &done.machines[0].id, MachineState::Gone).await;
     });
 }
 
 #[test]
-fn a_supervisor_that_is_told_to_ends_its_machine() {
+fn a_supervisor_ends_its_machine_on_sigterm() {
     real(async {
-        let ground = Ground::new();
-        let fleet = ground.fleet(STUBBORN);
+        let host = TestHost::new();
+        let fleet = host.fleet(STUBBORN);
         let id = running(&fleet, "intent").await.id;
-        kill_process(pid(ground.supervisor(&id).unwrap()), Signal::TERM).unwrap();
-        ended_by_itself(&ground, &id, "terminated").await;
+        kill_process(pid(host.supervisor(&id).unwrap()), Signal::TERM).unwrap();
+        ended_by_itself(&host, &id, "terminated").await;
         assert_eq!(state(&fleet, &id).await, MachineState::Gone);
     });
 }
 
 #[test]
-fn nothing_of_a_machine_outlives_the_look_after_its_supervisor_was_killed() {
+fn a_list_ends_a_machine_whose_supervisor_was_killed() {
     real(async {
-        let ground = Ground::new();
-        let fleet = ground.fleet(STUBBORN);
+        let host = TestHost::new();
+        let fleet = host.fleet(STUBBORN);
         let (killed, kept) = (running(&fleet, "one").await, running(&fleet, "two").await);
         let of_both = 2 * STUBBORN_PROCESSES;
-        eventually("all of both run", async || ground.processes().len() == of_both).await;
-        let supervisor = ground.supervisor(&killed.id).unwrap();
+        eventually("all processes of both run", async || host.processes().len() == of_both).await;
+        let supervisor = host.supervisor(&killed.id).unwrap();
         supervisor.kill().unwrap();
-        eventually("it is dead", async || !supervisor.is_alive()).await;
-        assert_eq!(ground.processes().len(), of_both - 1, "the agent does not notice");
+        eventually("the supervisor is dead", async || !supervisor.is_alive()).await;
+        assert_eq!(host.processes().len(), of_both - 1, "the agent goes on");
 
-        let listed = ground.fleet(STUBBORN).list().await.unwrap();
-        let states: Vec<_> = listed.iter().map(|one| (&one.id, one.state)).collect();
+        let listed = host.fleet(STUBBORN).list().await.unwrap();
+        let states: Vec<_> = listed.iter().map(|machine| (&machine.id, machine.state)).collect();
         assert_eq!(states.len(), 2);
         assert!(states.contains(&(&killed.id, MachineState::Gone)), "{states:?}");
         assert!(states.contains(&(&kept.id, MachineState::Running)), "{states:?}");
         fleet.terminate(&[kept.id]).await.unwrap();
-        assert_eq!(ground.processes(), []);
+        assert_eq!(host.processes(), []);
     });
 }
 
 #[test]
-fn a_supervisor_is_of_a_session_of_its_own() {
+fn a_supervisor_has_its_own_session_and_no_inherited_files() {
     real(async {
-        let ground = Ground::new();
-        let fleet = ground.fleet(STUBBORN);
+        let host = TestHost::new();
+        let fleet = host.fleet(STUBBORN);
         let id = running(&fleet, "intent").await.id;
-        let supervisor = ground.supervisor(&id).unwrap();
+        let supervisor = host.supervisor(&id).unwrap();
         assert_eq!(getsid(Some(pid(supervisor))).unwrap(), pid(supervisor));
         let open = fs::read_dir(format!("/proc/{}/fd", supervisor.pid)).unwrap();
         let open: Vec<String> = open
@@ -154,10 +156,10 @@ fn a_supervisor_is_of_a_session_of_its_own() {
 }
 
 #[test]
-fn a_stop_past_its_time_is_refused_and_one_in_time_is_carried_out_once() {
+fn a_late_stop_is_refused_and_a_timely_one_carried_out_once() {
     real(async {
-        let ground = Ground::new();
-        let fleet = ground.fleet(STUBBORN);
+        let host = TestHost::new();
+        let fleet = host.fleet(STUBBORN);
         let id = running(&fleet, "intent").await.id;
         let now = RealClock::new().now();
         let late = fleet.stop(&[order(&id, "late", now)]).await;
@@ -167,39 +169,40 @@ fn a_stop_past_its_time_is_refused_and_one_in_time_is_carried_out_once() {
         let in_time = [order(&id, "op", now.after(LONG))];
         fleet.stop(&in_time).await.unwrap();
         assert_eq!(state(&fleet, &id).await, MachineState::Stopped);
-        assert_eq!(ground.processes(), []);
+        assert_eq!(host.processes(), []);
         fleet.start(std::slice::from_ref(&id)).await.unwrap();
         until(&fleet, &id, MachineState::Running).await;
-        ground.fleet(STUBBORN).stop(&in_time).await.unwrap();
-        assert_eq!(state(&fleet, &id).await, MachineState::Running, "it was carried out before");
+        host.fleet(STUBBORN).stop(&in_time).await.unwrap();
+        assert_eq!(state(&fleet, &id).await, MachineState::Running, "the stop ran a second time");
     });
 }
 
 #[test]
-fn a_started_machine_has_its_files_and_a_new_boot() {
+fn a_started_machine_keeps_its_files_and_has_a_new_boot() {
     real(async {
-        let ground = Ground::new();
-        let fleet = ground.fleet(r#"echo "$4" >> "$2/agent/boots"; sleep 1000"#);
+        let host = TestHost::new();
+        let fleet = host.fleet(r#"echo "$4" >> "$2/agent/boots"; sleep 1000"#);
         let id = running(&fleet, "intent").await.id;
         for boots in 1..=3 {
-            eventually("it has booted", async || ground.lines(&id, "boots").len() == boots).await;
+            let has_booted = async || host.lines(&id, "boots").len() == boots;
+            eventually("the machine has booted", has_booted).await;
             let now = RealClock::new().now();
             fleet.stop(&[order(&id, &format!("op-{boots}"), now.after(LONG))]).await.unwrap();
             let started = fleet.start(std::slice::from_ref(&id)).await.unwrap();
             assert_eq!(started, [(id.clone(), StartOutcome::Starting)]);
         }
-        let mut boots = ground.lines(&id, "boots");
+        let mut boots = host.lines(&id, "boots");
         boots.dedup();
         assert!(boots.len() >= 3, "{boots:?}");
     });
 }
 
 #[test]
-fn a_stopped_machine_leaves_its_room_to_others() {
+fn a_stopped_machine_frees_its_capacity() {
     real(async {
-        let ground = Ground::new();
+        let host = TestHost::new();
         let capacity = Capacity { machines_max: Some(1), ..Capacity::default() };
-        let fleet = open(FleetSettings { capacity, ..ground.settings(STUBBORN) });
+        let fleet = open(FleetSettings { capacity, ..host.settings(STUBBORN) });
         let id = running(&fleet, "one").await.id;
         assert_eq!(fleet.launch(&request("none", 1)).await, Err(Fault::NoCapacity));
         let now = RealClock::new().now();
@@ -213,41 +216,41 @@ fn a_stopped_machine_leaves_its_room_to_others() {
 }
 
 #[test]
-fn a_machine_keeps_its_user_data_to_itself_and_leaves_little() {
+fn user_data_is_private_and_an_ended_machine_leaves_few_files() {
     real(async {
-        let ground = Ground::new();
-        let fleet = ground.fleet(r#"mkdir -p "$2/agent/work/deep"; sleep 1000"#);
+        let host = TestHost::new();
+        let fleet = host.fleet(r#"mkdir -p "$2/agent/work/deep"; sleep 1000"#);
         let machine = running(&fleet, "intent").await;
-        let home = ground.directory().join(machine.id.as_str());
+        let home = host.directory().join(machine.id.as_str());
         let user_data = home.join("user-data");
-        assert_eq!(fs::read_to_string(&user_data).unwrap(), "what the agent is told");
+        assert_eq!(fs::read_to_string(&user_data).unwrap(), "the user data of the tests");
         assert_eq!(fs::metadata(&user_data).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(machine.mailbox.as_str(), machine.id.as_str());
         assert_eq!(machine.id.as_str().len(), "i-".len() + 17);
 
         fleet.terminate(std::slice::from_ref(&machine.id)).await.unwrap();
         assert!(!user_data.exists() && !home.join("agent").exists());
-        assert_eq!(fs::read_dir(ground.directory().join("trash")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(host.directory().join("trash")).unwrap().count(), 0);
         assert_eq!(state(&fleet, &machine.id).await, MachineState::Gone);
         let described = fleet.describe(&[machine.id, InstanceId::new("../x")]).await.unwrap();
-        assert_eq!(described.len(), 1, "what was is remembered for a while");
+        assert_eq!(described.len(), 1, "the fleet remembers a gone machine for a while");
     });
 }
 
 #[test]
-fn an_agent_has_the_environment_it_is_given_and_its_mark() {
+fn an_agents_environment_is_the_configured_one_and_its_mark() {
     real(async {
-        let ground = Ground::new();
+        let host = TestHost::new();
         let write =
             r#"env > "$2/agent/new" && mv "$2/agent/new" "$2/agent/environment"; sleep 1000"#;
-        let id = running(&ground.fleet(write), "intent").await.id;
-        let lines = || ground.lines(&id, "environment");
-        eventually("it is written", async || !lines().is_empty()).await;
+        let id = running(&host.fleet(write), "intent").await.id;
+        let lines = || host.lines(&id, "environment");
+        eventually("the agent has written it", async || !lines().is_empty()).await;
         let set_by_the_shell = ["PWD=", "OLDPWD=", "SHLVL=", "_="];
         let mut given = lines();
         given.retain(|line| !set_by_the_shell.iter().any(|name| line.starts_with(name)));
         given.sort();
-        let mark = mark(&ground.directory().join(id.as_str())).unwrap();
+        let mark = mark(&host.directory().join(id.as_str())).unwrap();
         let expected =
             [format!("BULLPEN_LISTENER_OF={mark}/agent"), "PATH=/usr/bin:/bin".to_owned()];
         assert_eq!(given, expected);
@@ -255,40 +258,40 @@ fn an_agent_has_the_environment_it_is_given_and_its_mark() {
 }
 
 #[test]
-fn a_supervisor_that_is_not_there_is_said_so() {
+fn the_fault_of_a_missing_supervisor_names_it() {
     real(async {
-        let ground = Ground::new();
+        let host = TestHost::new();
         let settings = FleetSettings {
             supervisor: vec!["/nowhere/bullpen".into()],
-            ..ground.settings(STUBBORN)
+            ..host.settings(STUBBORN)
         };
         let launched = open(settings).launch(&request("intent", 1)).await;
         assert!(
             matches!(&launched, Err(Fault::Denied(why)) if why.contains("/nowhere/bullpen")),
             "{launched:?}"
         );
-        let listed = ground.fleet(STUBBORN).list().await.unwrap();
+        let listed = host.fleet(STUBBORN).list().await.unwrap();
         assert_eq!(listed[0].state, MachineState::Gone);
     });
 }
 
-/// Whoever cancels a launch and then ends every machine must see what it launched.
+/// A caller that cancels a launch and then ends every machine must see the machines of that launch.
 #[test]
-fn a_launch_that_was_given_up_is_seen_by_whatever_is_asked_next() {
+fn a_list_after_a_cancelled_launch_shows_its_machines() {
     real(async {
-        let ground = Ground::new();
-        let fleet = open(ground.settings(STUBBORN));
+        let host = TestHost::new();
+        let fleet = open(host.settings(STUBBORN));
         for round in 0..5 {
             let launched = request(&format!("intent-{round}"), 3);
-            // Begun, and dropped before it could answer.
-            let begun = futures_util::FutureExt::now_or_never(fleet.launch(&launched));
-            assert!(begun.is_none(), "three machines take longer than one look");
-            let up = fleet.list().await.unwrap();
-            let up: Vec<_> = up.into_iter().filter(|one| one.state != MachineState::Gone).collect();
+            // Polled once, and dropped before it could answer.
+            let answer = futures_util::FutureExt::now_or_never(fleet.launch(&launched));
+            assert!(answer.is_none(), "three machines take longer than one poll");
+            let mut up = fleet.list().await.unwrap();
+            up.retain(|machine| machine.state != MachineState::Gone);
             assert_eq!(up.len(), 3, "round {round}");
-            let ids: Vec<InstanceId> = up.into_iter().map(|one| one.id).collect();
+            let ids: Vec<InstanceId> = up.into_iter().map(|machine| machine.id).collect();
             fleet.terminate(&ids).await.unwrap();
-            assert!(ground.processes().is_empty(), "round {round}");
+            assert!(host.processes().is_empty(), "round {round}");
         }
     });
 }

@@ -1,6 +1,6 @@
-//! One instance with everything around it, and the control plane's side of its mailbox.
+//! One instance with its surroundings, and the control plane's side of its mailbox.
 //!
-//! Not here: asserting anything but that the agent kept to its own items.
+//! Not here: assertions, except that the agent uses only its own items.
 
 use std::fs;
 use std::io::Write as _;
@@ -28,7 +28,7 @@ use tempfile::TempDir;
 use crate::metadata::Metadata;
 
 pub(crate) const INSTANCE: &str = "i-0123456789abcdef0";
-/// The key that the template makes of it.
+/// The mailbox key that the template gives for the instance.
 pub(crate) const KEY: &str = "AROAEXAMPLEID:i-0123456789abcdef0";
 const TEMPLATE: &str = "AROAEXAMPLEID:{instance}";
 const STACK: &str = "agents";
@@ -36,11 +36,11 @@ const REGION: &str = "eu-west-1";
 /// Twelve digits: an account of its own in ministack.
 const ACCOUNT: &str = "123456789012";
 
-const PATIENCE: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(50);
+const WAIT_MAX: Duration = Duration::from_secs(120);
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// The stage.
-pub(crate) struct Stage {
+/// An agent on an instance, with its mailbox and its metadata.
+pub(crate) struct TestInstance {
     pub(crate) metadata: Metadata,
     directory: TempDir,
     proxy: Proxy,
@@ -50,26 +50,26 @@ pub(crate) struct Stage {
     _ministack: Ministack,
 }
 
-/// The runner program's other end.
+/// The test's control of the runner program.
 pub(crate) struct Runner(fs::File);
 
 impl Runner {
-    pub(crate) fn say(&mut self, line: &str) {
-        writeln!(self.0, "{line}").expect("it is open");
+    pub(crate) fn send(&mut self, line: &str) {
+        writeln!(self.0, "{line}").expect("an open pipe");
     }
 }
 
-impl Stage {
+impl TestInstance {
     /// An instance that has just been started.
     pub(crate) async fn new() -> Self {
         Self::with_filter(true).await
     }
 
-    /// The same, whose image has a packet filter or has none.
+    /// An instance whose image has a packet filter or has none.
     pub(crate) async fn with_filter(has_filter: bool) -> Self {
         let ministack = Ministack::start().expect("`cargo xtask tools` installs it");
         let proxy = Proxy::start(ministack.address(), Plan::calm()).await.expect("a free port");
-        let (clock, stack) = (SystemClock::new(), StackName::new(STACK).expect("it is plain"));
+        let (clock, stack) = (SystemClock::new(), StackName::new(STACK).expect("a valid name"));
         let credentials = Credentials::new(ACCOUNT, "not a secret", None, None, "tests");
         let config = config::loader()
             .endpoint_url(ministack.url())
@@ -77,10 +77,10 @@ impl Stage {
             .credentials_provider(credentials)
             .load()
             .await;
-        setup::ensure(&config, &stack, &clock).await.expect("it is a new account");
+        setup::ensure(&config, &stack, &clock).await.expect("new tables");
         let mailbox = DynamoMailbox::new(&config, &stack, Arc::new(clock));
         let metadata = Metadata::of(INSTANCE);
-        let directory = tempfile::tempdir().expect("the system has room");
+        let directory = tempfile::tempdir().expect("a temporary directory");
         lay_out(directory.path(), has_filter);
         let agent = start(directory.path(), &proxy.url(), &metadata);
         Self { metadata, directory, proxy, mailbox, clock, agent, _ministack: ministack }
@@ -94,21 +94,21 @@ impl Stage {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// A script with a file of its own as its first argument, which is removed.
+    /// Writes a script, with `$1` replaced by the path of a file in this directory.
     pub(crate) fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         let text = text.replace("$1", &self.path("job.env").to_string_lossy());
-        fs::write(&path, text).expect("it can be written");
+        fs::write(&path, text).expect("a written file");
         path
     }
 
-    /// Takes the runner program's strings; after the warm-up, which makes its directory.
+    /// Takes control of the runner program; after the warm-up, which creates its directory.
     pub(crate) fn runner(&self) -> Runner {
         let path = self.path("machine/agent/runner/control");
-        let made = Command::new("mkfifo").arg(&path).status().expect("it is there");
-        assert!(made.success(), "{made}");
-        let open = fs::OpenOptions::new().read(true).write(true).open(path);
-        Runner(open.expect("it was just made"))
+        let status = Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+        assert!(status.success(), "{status}");
+        let pipe = fs::OpenOptions::new().read(true).write(true).open(path);
+        Runner(pipe.expect("the new pipe"))
     }
 
     pub(crate) async fn assign(&self, generation: u64) {
@@ -142,23 +142,23 @@ impl Stage {
     }
 
     async fn post(&self, order: Order) {
-        let written = self.mailbox.post(&MailboxKey::new(KEY), &order).await.expect("it answers");
+        let written = self.mailbox.post(&MailboxKey::new(KEY), &order).await.expect("an answer");
         assert!(matches!(written, Written::Won(_)), "{written:?}");
     }
 
-    /// Waits until the report, or anything else, shows something.
+    /// Waits until `find` returns a value; it gets the latest report.
     pub(crate) async fn until<T>(&self, what: &str, find: impl Fn(&Report) -> Option<T>) -> T {
-        let until = self.clock.monotonic() + PATIENCE;
+        let until = self.clock.monotonic() + WAIT_MAX;
         let mut report = Report::default();
         while self.clock.monotonic() < until {
-            let read = self.mailbox.reports(&[MailboxKey::new(KEY)]).await.expect("it answers");
+            let read = self.mailbox.reports(&[MailboxKey::new(KEY)]).await.expect("an answer");
             report = read.into_iter().find_map(ReportRead::report).unwrap_or_default();
             if let Some(found) = find(&report) {
                 return found;
             }
-            self.clock.sleep(LOOK).await;
+            self.clock.sleep(POLL_EVERY).await;
         }
-        panic!("no {what} within {PATIENCE:?}: {report:?}; the agent: {}", self.text("agent.log"));
+        panic!("no {what} within {WAIT_MAX:?}: {report:?}; the agent: {}", self.text("agent.log"));
     }
 
     pub(crate) async fn signal(&self, kind: SignalKind, generation: u64) -> Signal {
@@ -167,24 +167,24 @@ impl Stage {
     }
 
     pub(crate) fn terminate(&self) {
-        let told = Command::new("kill").arg(self.agent.id().to_string()).status();
-        assert!(told.expect("it is there").success());
+        let status = Command::new("kill").arg(self.agent.id().to_string()).status();
+        assert!(status.expect("kill").success());
     }
 
     /// How the agent ended by itself, and all that it said.
     pub(crate) async fn end(&mut self) -> (ExitStatus, String) {
-        let until = self.clock.monotonic() + PATIENCE;
+        let until = self.clock.monotonic() + WAIT_MAX;
         while self.clock.monotonic() < until {
-            if let Some(status) = self.agent.try_wait().expect("it is our child") {
+            if let Some(status) = self.agent.try_wait().expect("a child process") {
                 return (status, self.text("agent.log"));
             }
-            self.clock.sleep(LOOK).await;
+            self.clock.sleep(POLL_EVERY).await;
         }
-        panic!("the agent lives on: {}", self.text("agent.log"));
+        panic!("the agent did not end: {}", self.text("agent.log"));
     }
 
-    /// What the policy of an instance allows, and nothing else.
-    pub(crate) fn kept_to_its_own_items(&self) {
+    /// Asserts that the agent made only calls that the policy of an instance allows.
+    pub(crate) fn assert_only_own_items_used(&self) {
         let (inbox, report) = (format!("in#{KEY}"), format!("out#{KEY}"));
         let counts = self.proxy.counts();
         let mut seen = [0, 0];
@@ -192,16 +192,16 @@ impl Stage {
             match (&*call.operation, call.item.as_deref()) {
                 ("GetItem", Some(item)) if item == inbox => seen[0] += 1,
                 ("UpdateItem", Some(item)) if item == report => seen[1] += 1,
-                other => panic!("the agent has no business with {other:?}"),
+                other => panic!("the policy does not allow {other:?}"),
             }
         }
         assert!(seen.iter().all(|calls| *calls > 0), "{seen:?}");
     }
 }
 
-impl Drop for Stage {
+impl Drop for TestInstance {
     fn drop(&mut self) {
-        // A test that failed leaves nothing running.
+        // A failing test leaves no process behind.
         let _ = self.agent.kill();
         let _ = self.agent.wait();
         let mark = bullpen_agent::machine::mark(&self.path("machine")).unwrap_or_default();
@@ -209,30 +209,30 @@ impl Drop for Stage {
     }
 }
 
-/// A program of the image's.
+/// Writes an executable script.
 fn program(path: &Path, script: &str) {
-    fs::write(path, format!("#!/bin/sh\n{script}\n")).expect("it can be written");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::write(path, format!("#!/bin/sh\n{script}\n")).expect("a written file");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("an executable file");
 }
 
-/// The image's runner program, the user data, and a systemd and a packet filter that only note their
-/// calls.
+/// Writes the image's runner program, the user data, and stand-ins for systemd and the packet
+/// filter that log their calls.
 fn lay_out(base: &Path, has_filter: bool) {
     for directory in ["machine", "image/bin", "programs", "filter"] {
         fs::create_dir_all(base.join(directory)).expect("a directory");
     }
     let runner =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/tests/processes/Runner.Listener");
-    // Written by another process, so that no thread's child holds it open.
+    // Copied by another process, so that no other thread's child inherits it open for writing.
     let copied = Command::new("cp").arg(runner).arg(base.join("image/bin")).status();
-    assert!(copied.expect("it is there").success());
-    let notes = |name: &str| format!("echo \"$@\" >>{}", base.join(name).display());
-    program(&base.join("programs/systemd-run"), &notes("systemd-run"));
+    assert!(copied.expect("cp").success());
+    let log_calls = |name: &str| format!("echo \"$@\" >>{}", base.join(name).display());
+    program(&base.join("programs/systemd-run"), &log_calls("systemd-run"));
     for name in ["iptables", "ip6tables"].iter().filter(|_| has_filter) {
-        program(&base.join("filter").join(name), &notes(name));
+        program(&base.join("filter").join(name), &log_calls(name));
     }
     let data = user_data(base);
-    fs::write(base.join("machine").join(USER_DATA), data.to_text()).expect("it can be written");
+    fs::write(base.join("machine").join(USER_DATA), data.to_text()).expect("a written file");
 }
 
 fn user_data(base: &Path) -> UserData {
@@ -243,9 +243,9 @@ fn user_data(base: &Path) -> UserData {
         region: Some(REGION.to_owned()),
         key: Some(TEMPLATE.to_owned()),
     };
-    let said = base.join("warmed-up");
-    data.scripts.prerun = Some(format!("echo a step of the warm-up >>{}", said.display()));
-    // Not the system's own: a test must not change what packets its host lets through.
+    let output = base.join("warmed-up");
+    data.scripts.prerun = Some(format!("echo a step of the warm-up >>{}", output.display()));
+    // Stand-ins first: a test must not change its host's packet filter.
     let path = format!("{}:/usr/bin:/bin", base.join("filter").display());
     data.environment.insert(String::from("PATH"), path);
     data.numbers = Numbers { heartbeat_ms: 500, clock_skew_ms: 500, ..data.numbers };
@@ -253,7 +253,7 @@ fn user_data(base: &Path) -> UserData {
 }
 
 fn start(base: &Path, dynamodb: &str, metadata: &Metadata) -> Child {
-    let log = fs::File::create(base.join("agent.log")).expect("it can be written");
+    let log = fs::File::create(base.join("agent.log")).expect("a log file");
     let path = format!("{}:/usr/bin:/bin", base.join("programs").display());
     Command::new(env!("CARGO_BIN_EXE_bullpen-agent-ec2"))
         .arg("--machine")
@@ -266,7 +266,7 @@ fn start(base: &Path, dynamodb: &str, metadata: &Metadata) -> Child {
         .env("AWS_ACCESS_KEY_ID", ACCOUNT)
         .env("AWS_SECRET_ACCESS_KEY", "not a secret")
         .stdin(Stdio::null())
-        .stdout(log.try_clone().expect("it is open"))
+        .stdout(log.try_clone().expect("a second handle"))
         .stderr(log)
         .spawn()
         .expect("cargo built it")

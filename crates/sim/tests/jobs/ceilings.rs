@@ -1,6 +1,7 @@
-//! Ceilings: jobs that find no room wait in line, and are served as soon as there is some.
+//! Ceilings: jobs that find no capacity wait in line, and the service serves them as soon as it
+//! can.
 //!
-//! Not here: how turns are dealt out (`core::job::fair`).
+//! Not here: the order of turns (`core::job::fair`).
 
 use std::time::Duration;
 
@@ -12,58 +13,58 @@ use bullpen_core::job::{Job, JobStep, Setback};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::time::Timestamp;
+use bullpen_sim::calm_world;
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::life::make_queues;
-use bullpen_sim::stage;
 use bullpen_sim::world::{CALM, Climate, World};
 
-use super::town::Town;
+use super::service_world::ServiceWorld;
 
 const LONG: Duration = Duration::from_secs(2 * 3600);
 /// Far less than the next look at a row that waits.
 const SOON: Duration = Duration::from_secs(3);
 
-/// Serves jobs, the first of which has taken all the room there is when the others come.
-async fn serve(town: &Town, jobs: &[&str]) {
-    let (first, others) = jobs.split_first().expect("there are some");
-    town.queue(first).await;
-    let has = async || town.row(first).await.held().is_some();
-    assert!(town.live("first", LONG, |_| true, has).await);
+/// Serves jobs; the first fills the ceiling before the others come.
+async fn serve(sim: &ServiceWorld, jobs: &[&str]) {
+    let (first, others) = jobs.split_first().expect("there is a first job");
+    sim.queue(first).await;
+    let has = async || sim.row(first).await.held().is_some();
+    assert!(sim.serve_until("first", LONG, |_| true, has).await);
     for job in others {
-        town.queue(job).await;
+        sim.queue(job).await;
     }
     let done = async || {
         for job in jobs {
-            if !town.is_settled(job).await {
+            if !sim.is_settled(job).await {
                 return false;
             }
         }
         true
     };
-    assert!(town.live("serve", LONG, |_| true, done).await);
+    assert!(sim.serve_until("serve", LONG, |_| true, done).await);
 }
 
 fn last_begun(job: &Job) -> Timestamp {
     let begun = job.steps.iter().rev().find(|step| step.step == JobStep::Begun);
-    begun.expect("somebody took it on").at
+    begun.expect("a worker took the job on").at
 }
 
 #[test]
-fn a_machine_that_ends_makes_room_for_whoever_waited_longest_at_once() {
+fn when_a_machine_ends_the_job_that_waited_longest_is_served_at_once() {
     on_virtual_time(async {
-        let town = Town::new(1).await;
+        let sim = ServiceWorld::new(1).await;
         let jobs = ["71", "72", "73", "74"];
-        serve(&town, &jobs).await;
+        serve(&sim, &jobs).await;
         let mut begun = Vec::new();
         for job in jobs {
-            let row = town.row(job).await;
+            let row = sim.row(job).await;
             assert_eq!(row.attempts, 0, "{row:?}");
             begun.push(last_begun(&row));
         }
-        assert!(begun.is_sorted(), "they came in this order: {begun:?}");
+        assert!(begun.is_sorted(), "not served in the order in which they came: {begun:?}");
         let mut gone = Vec::new();
-        for machine in town.world.outside.fleet().snapshot() {
-            let record = town.world.outside.ledger().read(&machine.id).await.expect("calm");
+        for machine in sim.world.outside.fleet().snapshot() {
+            let record = sim.world.outside.ledger().read(&machine.id).await.expect("calm");
             if let Some(State::Terminated { at, .. }) = record.map(|record| record.state) {
                 gone.push(at);
             }
@@ -73,49 +74,49 @@ fn a_machine_that_ends_makes_room_for_whoever_waited_longest_at_once() {
         for (gone, begun) in gone.iter().zip(&begun[1..]) {
             assert!(begun.since(*gone) <= SOON && gone.since(*begun).is_zero(), "{gone} {begun}");
         }
-        town.end().await;
+        sim.end().await;
     });
 }
 
 #[test]
-fn a_machine_that_is_idle_again_serves_whoever_found_no_room_at_once() {
+fn a_machine_that_is_idle_again_serves_a_waiting_job_at_once() {
     on_virtual_time(async {
-        let town = Town::new(1).await.reusing();
-        stage::idle(&town.world, Usage::OnDemand, 1).await;
+        let sim = ServiceWorld::new(1).await.reusing();
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         let jobs = ["71", "72", "73", "74"];
-        serve(&town, &jobs).await;
-        assert_eq!(town.launched(), 1);
+        serve(&sim, &jobs).await;
+        assert_eq!(sim.launched(), 1);
         for pair in jobs.windows(2) {
-            let (one, next) = (town.row(pair[0]).await, town.row(pair[1]).await);
+            let (one, next) = (sim.row(pair[0]).await, sim.row(pair[1]).await);
             assert!(next.setbacks.iter().any(|at| at.setback == Setback::Ceiling), "{next:?}");
             let over = one.known.completed.as_ref().and_then(|completed| completed.at);
             let waited = last_begun(&next).since(over.expect("GitHub said when"));
             assert!(waited <= 2 * SOON, "{waited:?} after {}", pair[0]);
         }
-        town.end().await;
+        sim.end().await;
     });
 }
 
-/// Whoever waits for room asks GitHub for nothing meanwhile.
+/// A job that waits for capacity costs no calls to GitHub.
 #[test]
-fn a_job_without_room_spends_none_of_githubs_points() {
+fn a_job_without_capacity_spends_none_of_githubs_points() {
     on_virtual_time(async {
-        let town = Town::new(1).await.reusing();
-        stage::idle(&town.world, Usage::OnDemand, 1).await;
+        let sim = ServiceWorld::new(1).await.reusing();
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 1).await;
         // Enough for two jobs a minute, and not for a credential at every look.
-        town.world.outside.forge().limit_points(Some(30));
+        sim.world.outside.forge().limit_points(Some(30));
         let jobs = ["71", "72", "73", "74", "75"];
-        serve(&town, &jobs).await;
+        serve(&sim, &jobs).await;
         for job in jobs {
-            let row = town.row(job).await;
+            let row = sim.row(job).await;
             let limited = row.setbacks.iter().any(|at| at.setback == Setback::RateLimited);
             assert!(!limited, "{row:?}");
         }
-        town.end().await;
+        sim.end().await;
     });
 }
 
-/// A class may have a ceiling of its own below the stack's.
+/// A class may have its own ceiling, below the stack's.
 #[test]
 fn a_ceiling_of_its_class_holds_for_a_job() {
     on_virtual_time(async {
@@ -126,12 +127,15 @@ fn a_ceiling_of_its_class_holds_for_a_job() {
         let climate = Climate { weak: false, ..CALM.clone() };
         let world = World::new(7, Limits::DEFAULT, ceilings, climate);
         make_queues(&world).await;
-        let town = Town::in_world(world).await;
-        serve(&town, &["71", "72"]).await;
-        let row = town.row("72").await;
+        let sim = ServiceWorld::in_world(world).await;
+        serve(&sim, &["71", "72"]).await;
+        let row = sim.row("72").await;
         assert!(row.setbacks.iter().any(|at| at.setback == Setback::Ceiling), "{row:?}");
-        let first = town.row("71").await.known.completed.and_then(|completed| completed.at);
-        assert!(last_begun(&row) > first.expect("GitHub said when"), "one at a time");
-        town.end().await;
+        let first = sim.row("71").await.known.completed.and_then(|completed| completed.at);
+        assert!(
+            last_begun(&row) > first.expect("GitHub said when"),
+            "the ceiling allows one at a time"
+        );
+        sim.end().await;
     });
 }

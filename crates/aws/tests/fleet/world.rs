@@ -1,9 +1,9 @@
-//! A world with a test EC2 of its own: a network, a role, an image, and a stack on them.
+//! A world for one test: a test EC2 with a network, a role and an image, and a stack on them.
 //!
-//! A server takes two seconds to start and none to be reset, so servers are used again: as many are
-//! started as tests run at once.
+//! A server takes two seconds to start and none to reset, so tests reuse servers: the process
+//! starts as many as tests run at once.
 //!
-//! Not here: asserting anything beyond that these steps work.
+//! Not here: assertions beyond the success of these steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -30,19 +30,19 @@ pub(crate) type Fleet = Ec2Fleet<ManualClock>;
 
 /// The image of the test EC2 for `x86_64`.
 pub(crate) const IMAGE: &str = "ami-00000000000000864";
-/// Where the stack's subnets are.
+/// The zones of the stack's subnets.
 pub(crate) const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
-/// What a launch may choose from, where a test has to know.
+/// The types that [`request`] allows.
 pub(crate) const TYPES: [&str; 2] = ["c5.large", "m5.large"];
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
 const REGION: &str = "us-east-1";
 const PROFILE: &str = "bullpen-agent";
 
-/// A server that nobody else uses meanwhile.
+/// A server that only one test uses at a time.
 struct Server(Option<Ec2>);
 
-/// Servers that nobody uses. They end when the process does.
+/// Servers that no test uses. They end when the process does.
 static FREE: Mutex<Vec<Ec2>> = Mutex::new(Vec::new());
 
 impl Server {
@@ -60,7 +60,7 @@ impl Deref for Server {
     type Target = Ec2;
 
     fn deref(&self) -> &Ec2 {
-        self.0.as_ref().expect("it is there until it is dropped")
+        self.0.as_ref().expect("a server until the drop")
     }
 }
 
@@ -76,14 +76,14 @@ pub(crate) struct World {
     pub(crate) proxy: Proxy,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) settings: Ec2Settings,
-    /// Through the proxy.
+    /// The fleet's configuration; its calls go through the proxy.
     config: SdkConfig,
-    /// Past the proxy: what a test asks for itself is not counted.
+    /// The test's own client; its calls bypass the proxy and are not counted.
     pub(crate) client: aws_sdk_ec2::Client,
 }
 
 impl World {
-    /// With a network and a role, and nothing that `refresh` makes.
+    /// A world with a network and a role, before the first `refresh`.
     pub(crate) async fn bare() -> Self {
         let server = Server::take();
         let proxy = Proxy::start(server.address(), Plan::calm()).await.expect("a free port");
@@ -95,55 +95,55 @@ impl World {
         Self { server, proxy, clock: ManualClock::new(), settings, config, client }
     }
 
-    /// As `refresh` leaves it.
+    /// A world after `refresh`.
     pub(crate) async fn new() -> Self {
         let mut world = Self::bare().await;
         let fleet = world.fleet();
-        let ground = fleet.learn("2026-01-05", None).await.expect("all that is asked for is there");
+        let ground = fleet.learn("2026-01-05", None).await.expect("a launch site");
         world.settings.ground = ground;
-        fleet.prepare(&[class()], true).await.expect("all that is needed is there");
+        fleet.prepare(&[class()], true).await.expect("a launch template");
         world
     }
 
-    /// The fleet as one more process has it.
+    /// The fleet of another process.
     pub(crate) fn fleet(&self) -> Fleet {
         self.fleet_with(self.settings.clone())
     }
 
     pub(crate) fn fleet_with(&self, settings: Ec2Settings) -> Fleet {
         let runner = RunnerProgram::Directory(PathBuf::from("/opt/runner"));
-        let told =
+        let user_data =
             UserData::new(PathBuf::from("/mailbox"), "https://github.com/octo".into(), runner);
-        Ec2Fleet::new(&self.config, settings, told, Arc::clone(&self.clock))
+        Ec2Fleet::new(&self.config, settings, user_data, Arc::clone(&self.clock))
     }
 
     pub(crate) fn admin(&self) -> &Admin {
         self.server.admin()
     }
 
-    /// Moves the time, ours and EC2's.
-    pub(crate) fn pass(&self, time: Duration) {
+    /// Advances our clock and EC2's.
+    pub(crate) fn advance(&self, time: Duration) {
         self.clock.advance(time);
         self.admin().advance(time);
     }
 
-    /// Launched, and running by now.
+    /// Launches machines and waits until they run.
     pub(crate) async fn running(&self, fleet: &Fleet, intent: &str, count: u32) -> Vec<InstanceId> {
-        let launched = fleet.launch(&request(intent, count)).await.expect("there is room");
+        let launched = fleet.launch(&request(intent, count)).await.expect("EC2 has capacity");
         assert_eq!(launched.machines.len(), usize::try_from(count).expect("a small number"));
-        self.pass(HOUR);
+        self.advance(HOUR);
         ids(&launched.machines)
     }
 
-    /// Launched, and stopped again.
+    /// Launches machines, and stops them once they run.
     pub(crate) async fn stopped(&self, fleet: &Fleet, intent: &str, count: u32) -> Vec<InstanceId> {
         let all = self.running(fleet, intent, count).await;
-        fleet.stop(&self.orders(&all)).await.expect("they run");
-        self.pass(HOUR);
+        fleet.stop(&self.orders(&all)).await.expect("the machines run");
+        self.advance(HOUR);
         all
     }
 
-    /// Orders that are in time.
+    /// Stop orders that are valid for an hour.
     pub(crate) fn orders(&self, ids: &[InstanceId]) -> Vec<StopOrder> {
         let until = self.clock.now().after(HOUR);
         let order = |id: &InstanceId| StopOrder {
@@ -154,13 +154,12 @@ impl World {
         ids.iter().map(order).collect()
     }
 
-    /// Every instance that there ever was, whoever's it is, and what EC2 says it does.
+    /// Every instance that any stack ever launched, with EC2's name of its state.
     pub(crate) async fn instances(&self) -> BTreeMap<InstanceId, String> {
         let all = self.all().await;
-        let state = |one: &Instance| Some(one.state()?.name()?.as_str().to_owned());
-        let named =
-            |one: &Instance| (InstanceId::new(one.instance_id().unwrap_or_default()), state(one));
-        all.iter().map(named).map(|(id, state)| (id, state.unwrap_or_default())).collect()
+        let id = |found: &Instance| InstanceId::new(found.instance_id().unwrap_or_default());
+        let state = |found: &Instance| Some(found.state()?.name()?.as_str().to_owned());
+        all.iter().map(|found| (id(found), state(found).unwrap_or_default())).collect()
     }
 
     pub(crate) async fn all(&self) -> Vec<Instance> {
@@ -169,14 +168,14 @@ impl World {
         all.into_iter().flat_map(|reservation| reservation.instances.unwrap_or_default()).collect()
     }
 
-    /// Those of these that EC2 says are so.
-    pub(crate) async fn are(&self, ids: &[InstanceId], state: &str) -> usize {
+    /// How many of these instances are in this state, in EC2's words.
+    pub(crate) async fn count_in_state(&self, ids: &[InstanceId], state: &str) -> usize {
         let all = self.instances().await;
-        ids.iter().filter(|id| all.get(id).is_some_and(|is| is == state)).count()
+        ids.iter().filter(|id| all.get(id).is_some_and(|found| found == state)).count()
     }
 
-    /// Calls of this action that were made through the proxy up to now.
-    pub(crate) fn made(&self, action: &str) -> u64 {
+    /// The fleets' calls of this action up to now.
+    pub(crate) fn calls(&self, action: &str) -> u64 {
         self.proxy.counts().operation(action).arrived
     }
 }
@@ -205,7 +204,7 @@ async fn settings(client: &aws_sdk_ec2::Client) -> Ec2Settings {
     let groups = answer.security_groups().iter();
     let security_groups = groups.filter_map(|group| group.group_id().map(str::to_owned)).collect();
     Ec2Settings {
-        stack: StackName::new("contract").expect("it is plain"),
+        stack: StackName::new("contract").expect("a valid name"),
         subnets,
         security_groups,
         instance_profile: PROFILE.to_owned(),
@@ -223,14 +222,14 @@ async fn settings(client: &aws_sdk_ec2::Client) -> Ec2Settings {
     }
 }
 
-/// Two vCPUs.
+/// A class of machines with two vCPUs.
 pub(crate) fn class() -> RunnerClass {
     let class = RunnerClass::defaults().remove(0);
     assert_eq!((class.vcpu.max, class.architecture), (2, Architecture::X64));
     class
 }
 
-/// On demand, of one of [`TYPES`].
+/// A request for on-demand machines of [`TYPES`].
 pub(crate) fn request(intent: &str, count: u32) -> LaunchRequest {
     LaunchRequest {
         intent: IntentId::new(intent),
@@ -248,7 +247,7 @@ pub(crate) fn offering(usage: Usage, instance_type: &str, zone: &str) -> Offerin
     Offering { usage, instance_type: InstanceType::new(instance_type), zone: Zone::new(zone) }
 }
 
-/// Everything that [`request`] allows.
+/// Every offering that [`request`] allows.
 pub(crate) fn every(usage: Usage) -> BTreeSet<Offering> {
     let of = |zone| TYPES.map(|instance_type| offering(usage, instance_type, zone));
     ZONES.into_iter().flat_map(of).collect()
@@ -262,27 +261,27 @@ pub(crate) fn set<T: Ord + Clone>(all: &[T]) -> BTreeSet<T> {
     all.iter().cloned().collect()
 }
 
-/// Those that are not gone.
+/// The ids of the machines that are not gone.
 pub(crate) fn alive(machines: Vec<Machine>) -> BTreeSet<InstanceId> {
     let alive = machines.into_iter().filter(|machine| machine.state != MachineState::Gone);
     alive.map(|machine| machine.id).collect()
 }
 
-/// What somebody would be told.
+/// The text of a denial, which tells an operator what to do.
 #[track_caller]
-pub(crate) fn said<T: std::fmt::Debug>(answer: Result<T, Fault>) -> String {
+pub(crate) fn denial<T: std::fmt::Debug>(answer: Result<T, Fault>) -> String {
     match answer {
         Err(Fault::Denied(why)) => why,
-        other => panic!("it is refused, and says what to do: {other:?}"),
+        other => panic!("not denied: {other:?}"),
     }
 }
 
-/// Runs a case on real threads.
-pub(crate) fn real<F: Future>(case: F) -> F::Output {
+/// Runs a case on a runtime with real threads.
+pub(crate) fn block_on<F: Future>(case: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .expect("the system has room for two threads");
+        .expect("two threads");
     runtime.block_on(case)
 }

@@ -1,5 +1,7 @@
-//! Answers that no emulator gives: throttling, refusals, failures, writes that meet, batches that are
-//! answered in part. They are given at the wire, in AWS's own form.
+//! Answers that no emulator gives: throttling, refusals, failures, contended writes, batches that
+//! are answered in part. The test's HTTP client gives them in AWS's own form.
+//!
+//! Not here: errors that an operator must act on ([`crate::refusals`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +17,13 @@ use bullpen_core::ports::{
 };
 use bullpen_sim::clock::ManualClock;
 
-use crate::emulator::real;
-use crate::{Ground, Wire};
+use crate::emulator::block_on;
+use crate::{Wire, World};
 
-async fn ledger() -> (DynamoLedger<ManualClock>, Wire, Ground) {
-    let (ground, wire) = (Ground::with_tables().await, Wire::default());
-    let config = ground.account.config(Some(wire.clone())).await;
-    (DynamoLedger::new(&config, &ground.stack, Arc::clone(&ground.clock)), wire, ground)
+async fn ledger() -> (DynamoLedger<ManualClock>, Wire, World) {
+    let (world, wire) = (World::with_tables().await, Wire::default());
+    let config = world.account.config(Some(wire.clone())).await;
+    (DynamoLedger::new(&config, &world.stack, Arc::clone(&world.clock)), wire, world)
 }
 
 /// An error as DynamoDB and SQS give it.
@@ -33,7 +35,7 @@ fn lease() -> Lease {
     Lease::first(LeaseName::new("pool/linux"), "holder".into())
 }
 
-fn intent(ground: &Ground) -> Intent {
+fn intent(world: &World) -> Intent {
     Intent {
         id: "n-1".into(),
         owner: Owner::Pool("linux".into()),
@@ -45,53 +47,53 @@ fn intent(ground: &Ground) -> Intent {
         count: 1,
         avoid: std::collections::BTreeSet::new(),
         outstanding: 1,
-        deadline: ground.clock.now().after(Duration::from_secs(60)),
+        deadline: world.clock.now().after(Duration::from_secs(60)),
         revision: Revision(0),
     }
 }
 
 #[test]
 fn a_throttled_write_did_not_land() {
-    real(async {
+    block_on(async {
         let (ledger, wire, _ground) = ledger().await;
         wire.answer_next(400, &error("ThrottlingException"));
         assert_eq!(ledger.write_lease(None, &lease()).await, Err(Fault::Throttled));
-        assert_eq!(wire.calls(), 1, "the engine tries again, and nobody else");
+        assert_eq!(wire.calls(), 1, "neither adapter nor SDK retries");
         assert_eq!(ledger.lease(&lease().name).await, Ok(None));
     });
 }
 
 #[test]
-fn a_write_that_the_service_failed_at_is_unknown() {
-    real(async {
+fn a_write_that_aws_failed_at_is_unknown() {
+    block_on(async {
         let (ledger, wire, _ground) = ledger().await;
-        for (status, said) in [(500, error("InternalServerError")), (503, "<html/>".to_owned())] {
-            wire.answer_next(status, &said);
-            assert_eq!(ledger.write_lease(None, &lease()).await, Ok(Written::Unknown), "{said}");
-            wire.answer_next(status, &said);
+        for (status, text) in [(500, error("InternalServerError")), (503, "<html/>".to_owned())] {
+            wire.answer_next(status, &text);
+            assert_eq!(ledger.write_lease(None, &lease()).await, Ok(Written::Unknown), "{text}");
+            wire.answer_next(status, &text);
             let read = ledger.lease(&lease().name).await;
             assert!(matches!(read, Err(Fault::Unavailable(_))), "{read:?}");
         }
-        assert_eq!(wire.calls(), 4, "nothing was tried again");
+        assert_eq!(wire.calls(), 4, "neither adapter nor SDK retries");
     });
 }
 
 #[test]
 fn a_refusal_says_what_to_do() {
-    real(async {
+    block_on(async {
         let (ledger, wire, _ground) = ledger().await;
         wire.answer_next(400, &error("AccessDeniedException"));
-        let Err(Fault::Denied(said)) = ledger.write_lease(None, &lease()).await else {
+        let Err(Fault::Denied(text)) = ledger.write_lease(None, &lease()).await else {
             panic!("not denied")
         };
         assert_eq!(
-            said,
+            text,
             "AccessDeniedException: as AWS says it (the AWS policy of this role does not allow it)"
         );
     });
 }
 
-/// A transaction that was cancelled for these reasons.
+/// DynamoDB's answer to a transaction that it cancelled for these reasons.
 fn cancelled(reasons: &[&str]) -> String {
     let reasons: Vec<_> = reasons.iter().map(|code| format!(r#"{{"Code":"{code}"}}"#)).collect();
     format!(
@@ -102,10 +104,10 @@ fn cancelled(reasons: &[&str]) -> String {
 }
 
 #[test]
-fn transactions_that_meet_are_tried_again_and_not_for_ever() {
-    real(async {
-        let (ledger, wire, ground) = ledger().await;
-        let mine = intent(&ground);
+fn contended_transactions_are_retried_up_to_a_limit() {
+    block_on(async {
+        let (ledger, wire, world) = ledger().await;
+        let mine = intent(&world);
         wire.answer_next(400, &cancelled(&["None", "TransactionConflict", "None"]));
         assert_eq!(ledger.reserve(&mine, &[]).await, Ok(Written::Won(Reserved::Granted)));
         assert_eq!(wire.calls(), 2);
@@ -118,15 +120,15 @@ fn transactions_that_meet_are_tried_again_and_not_for_ever() {
         assert_eq!(wire.calls(), 8);
         wire.answer_next(400, &cancelled(&["None", "ThrottlingError", "None"]));
         assert_eq!(ledger.give_back(&seen).await, Err(Fault::Throttled));
-        assert_eq!(wire.calls(), 1, "throttling is not a meeting");
+        assert_eq!(wire.calls(), 1, "throttling is not retried");
         assert_eq!(ledger.give_back(&seen).await, Ok(Written::Won(())));
     });
 }
 
-/// Three agents that are assigned together, and how many calls that took.
-async fn three(wire: &Wire, ground: &Ground) -> (Vec<Result<Written<Inbox>, Fault>>, u32) {
-    let config = ground.account.config(Some(wire.clone())).await;
-    let mailbox = DynamoMailbox::new(&config, &ground.stack, Arc::clone(&ground.clock));
+/// Assigns three agents in one batch; returns the answers and the number of calls.
+async fn three(wire: &Wire, world: &World) -> (Vec<Result<Written<Inbox>, Fault>>, u32) {
+    let config = world.account.config(Some(wire.clone())).await;
+    let mailbox = DynamoMailbox::new(&config, &world.stack, Arc::clone(&world.clock));
     let order = |key: &str| {
         let assignment = Assignment {
             generation: Generation(1),
@@ -135,7 +137,7 @@ async fn three(wire: &Wire, ground: &Ground) -> (Vec<Result<Written<Inbox>, Faul
             label: "warm".to_owned(),
             credential: None,
             register_by: None,
-            hard_cap: ground.clock.now(),
+            hard_cap: world.clock.now(),
             issued_at: None,
             own_run: None,
             group: None,
@@ -148,17 +150,17 @@ async fn three(wire: &Wire, ground: &Ground) -> (Vec<Result<Written<Inbox>, Faul
 }
 
 #[test]
-fn a_batch_that_does_not_go_together_goes_one_by_one() {
-    real(async {
+fn a_batch_that_fails_as_a_whole_is_sent_one_by_one() {
+    block_on(async {
         for refused in [
             cancelled(&["None", "TransactionConflict", "None"]),
             cancelled(&["None", "ThrottlingError", "None"]),
             error("ThrottlingException"),
             error("ValidationException"),
         ] {
-            let (ground, wire) = (Ground::with_tables().await, Wire::default());
+            let (world, wire) = (World::with_tables().await, Wire::default());
             wire.answer_next(400, &refused);
-            let (answers, calls) = three(&wire, &ground).await;
+            let (answers, calls) = three(&wire, &world).await;
             assert!(answers.iter().all(|it| matches!(it, Ok(Written::Won(_)))), "{answers:?}");
             assert_eq!(calls, 4, "{refused}");
         }
@@ -166,12 +168,12 @@ fn a_batch_that_does_not_go_together_goes_one_by_one() {
 }
 
 #[test]
-fn a_batch_that_is_overtaken_twice_goes_one_by_one() {
-    real(async {
-        let (ground, wire) = (Ground::with_tables().await, Wire::default());
+fn a_batch_that_is_overtaken_twice_is_sent_one_by_one() {
+    block_on(async {
+        let (world, wire) = (World::with_tables().await, Wire::default());
         wire.answer_next(400, &cancelled(&["None", "ConditionalCheckFailed", "None"]));
         wire.answer_next(400, &cancelled(&["ConditionalCheckFailed", "TransactionConflict"]));
-        let (answers, calls) = three(&wire, &ground).await;
+        let (answers, calls) = three(&wire, &world).await;
         assert!(matches!(answers[..], [Ok(Written::Lost), Ok(Written::Lost), Ok(Written::Won(_))]));
         assert_eq!(calls, 3);
     });
@@ -179,28 +181,32 @@ fn a_batch_that_is_overtaken_twice_goes_one_by_one() {
 
 #[test]
 fn a_batch_without_an_answer_is_unknown_and_a_denied_one_did_nothing() {
-    real(async {
-        let (ground, wire) = (Ground::with_tables().await, Wire::default());
+    block_on(async {
+        let (world, wire) = (World::with_tables().await, Wire::default());
         wire.answer_next(500, &error("InternalServerError"));
-        assert_eq!(three(&wire, &ground).await, (vec![Ok(Written::Unknown); 3], 1));
+        assert_eq!(three(&wire, &world).await, (vec![Ok(Written::Unknown); 3], 1));
         wire.answer_next(400, &error("AccessDeniedException"));
-        let (answers, calls) = three(&wire, &ground).await;
+        let (answers, calls) = three(&wire, &world).await;
         assert!(answers.iter().all(|it| matches!(it, Err(Fault::Denied(_)))), "{answers:?}");
         assert_eq!(calls, 1);
         wire.lose_next_answer();
-        assert_eq!(three(&wire, &ground).await, (vec![Ok(Written::Unknown); 3], 1));
-        assert_eq!(three(&wire, &ground).await, (vec![Ok(Written::Lost); 3], 1), "it had landed");
+        assert_eq!(three(&wire, &world).await, (vec![Ok(Written::Unknown); 3], 1));
+        assert_eq!(
+            three(&wire, &world).await,
+            (vec![Ok(Written::Lost); 3], 1),
+            "the first batch had landed"
+        );
     });
 }
 
 #[test]
-fn what_a_batch_leaves_out_is_asked_for_again() {
-    real(async {
-        let (ground, wire) = (Ground::with_tables().await, Wire::default());
-        let config = ground.account.config(Some(wire.clone())).await;
-        let mailbox = DynamoMailbox::new(&config, &ground.stack, Arc::clone(&ground.clock));
+fn unprocessed_keys_are_requested_again() {
+    block_on(async {
+        let (world, wire) = (World::with_tables().await, Wire::default());
+        let config = world.account.config(Some(wire.clone())).await;
+        let mailbox = DynamoMailbox::new(&config, &world.stack, Arc::clone(&world.clock));
         let keys = ["k-1".into(), "k-2".into()];
-        let at = ground.clock.now();
+        let at = world.clock.now();
         for key in &keys {
             let beat = Beat { seq: 1, at, phase: AgentPhase::Waiting, boot: "b".to_owned() };
             mailbox.beat(key, &beat).await.unwrap();
@@ -220,28 +226,28 @@ fn what_a_batch_leaves_out_is_asked_for_again() {
         assert_eq!(reports.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true]);
         assert_eq!(wire.calls(), 2);
         wire.answer_next(200, &left_out(&["k-1", "k-2"]));
-        assert_eq!(mailbox.reports(&keys).await, Err(Fault::Throttled), "nothing came at all");
+        assert_eq!(mailbox.reports(&keys).await, Err(Fault::Throttled), "the answer has no item");
     });
 }
 
 #[test]
-fn nobody_answers_is_unavailable() {
-    real(async {
+fn a_lost_answer_to_a_read_is_unavailable() {
+    block_on(async {
         let (ledger, wire, _ground) = ledger().await;
         wire.lose_next_answer();
-        let Err(Fault::Unavailable(said)) = ledger.read(&InstanceId::new("i-1")).await else {
+        let Err(Fault::Unavailable(text)) = ledger.read(&InstanceId::new("i-1")).await else {
             panic!("not unavailable")
         };
-        assert!(said.contains("the test lost this answer") && said.contains("region"), "{said}");
+        assert!(text.contains("the test lost this answer") && text.contains("region"), "{text}");
     });
 }
 
 #[test]
-fn a_queue_that_was_just_deleted_may_be_made_later() {
-    real(async {
-        let (ground, wire) = (Ground::without_tables().await, Wire::default());
-        let config = ground.account.config(Some(wire.clone())).await;
-        let queues = SqsQueues::new(&config, &ground.stack);
+fn a_queue_that_was_just_deleted_can_be_created_later() {
+    block_on(async {
+        let (world, wire) = (World::without_tables().await, Wire::default());
+        let config = world.account.config(Some(wire.clone())).await;
+        let queues = SqsQueues::new(&config, &world.stack);
         let spec = QueueSpec {
             name: "contract-large".into(),
             kind: QueueKind::Standard,
@@ -253,7 +259,7 @@ fn a_queue_that_was_just_deleted_may_be_made_later() {
         let fault = queues.ensure(&spec).await.unwrap_err();
         assert!(fault.is_transient(), "{fault}");
         queues.ensure(&spec).await.unwrap();
-        // A whole batch that is refused was not sent; one without an answer may have been.
+        // SQS sent nothing of a refused batch; it may have sent a batch without an answer.
         let message = [Outgoing::now("one".to_owned())];
         wire.answer_next(400, &error("RequestThrottled"));
         assert_eq!(queues.send(&spec.name, &message).await, Err(Fault::Throttled));

@@ -1,7 +1,7 @@
-//! What comes to the two listeners: wrong, too large, unreadable, unknown; and what the other one
-//! says of the service.
+//! Requests to the two listeners: wrong, too large, unreadable or unknown webhooks; and the admin
+//! listener's answers.
 //!
-//! Not here: the door's rules one by one (`bullpen_github::webhook`).
+//! Not here: the rules of webhooks one by one (`bullpen_github::webhook`).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::webhook::Webhook;
 const FIVE_MEGABYTES: usize = 5 * 1024 * 1024;
 
 #[tokio::test]
-async fn what_is_not_githubs_is_refused_and_the_rest_is_served() {
+async fn webhooks_that_github_did_not_send_are_refused_and_the_rest_is_served() {
     let stage = Stage::new().await;
     let served = stage.serve().await;
     let url = &served.webhook;
@@ -42,17 +42,17 @@ async fn what_is_not_githubs_is_refused_and_the_rest_is_served() {
     assert_eq!(status(broken.header("x-github-delivery", delivery)).await, 400);
     until("word of it", async || served.process.talk().contains(delivery).then_some(())).await;
 
-    // It is the same service as before.
+    // The service still serves jobs.
     let job = stage.job("bullpen/runner=small", "true");
     stage.over(job).await;
     stage.settled(job).await;
     assert_eq!(stage.github.webhook_answers(), [204; 3]);
 }
 
-/// A large body is refused before anything is made of it: by its announced length alone, and else
-/// once it has grown too large. The service's memory knows nothing of it.
+/// The listener refuses a large body before it parses it: by its announced length alone, or else
+/// once it has grown too large. The service's memory does not grow with it.
 #[tokio::test]
-async fn what_is_too_large_is_refused_before_it_is_read() {
+async fn a_large_body_is_refused_before_it_is_read() {
     let stage = Stage::new().await;
     let served = stage.serve().await;
     let before = served.process.peak_kib();
@@ -69,13 +69,13 @@ async fn what_is_too_large_is_refused_before_it_is_read() {
     unannounced = unannounced.header("transfer-encoding", "chunked").without("content-length");
     assert_eq!(unannounced.send(&served.webhook).await.status, 413);
     let grown = served.process.peak_kib() - before;
-    assert!(grown < 24 * 1024, "{grown} KiB more for what was refused");
+    assert!(grown < 24 * 1024, "{grown} KiB more for refused bodies");
 }
 
-/// A message that nobody can read is put aside with the reason, and what came behind it in its group
-/// is served.
+/// The worker moves an unreadable message to the dead letters with the reason, and serves the next
+/// message of its group.
 #[tokio::test]
-async fn a_poison_message_is_put_aside_and_blocks_nobody() {
+async fn a_poison_message_is_put_aside_and_blocks_no_job() {
     let stage = Stage::new().await;
     let _served = stage.serve().await;
     stage.github.pull(|levers| levers.webhooks.hold = true);
@@ -119,7 +119,7 @@ async fn the_admin_listener_says_how_the_service_is() {
     for name in ["bullpen_job_wait_seconds", "bullpen_job_startup_seconds"] {
         assert!(metrics.body.contains(name), "{name} in {}", metrics.body);
     }
-    // The two never answer for each other.
+    // Neither listener answers the other's paths.
     let webhook = served.webhook.trim_end_matches("/webhook");
     assert_eq!(crate::wire::get(&format!("{webhook}/metrics")).await.status, 404);
     let job = Webhook::new("ping", "{}").signed(SECRET);

@@ -1,0 +1,24 @@
+//! The tests that take long, and so belong to the deep part of the gate.
+//!
+//! An entry names a test program, as in `bullpen/service`, and how the names of its long tests begin.
+//! A test is listed when it kills processes again and again, when it plays a crowd, or when it is
+//! among the slowest. What only the build with AWS has need not be listed.
+//!
+//! Not here: running them (`programs`).
+
+/// The long tests: their program, and what their names begin with.
+const LONG: &[(&str, &[&str])] = &[];
+
+/// Whether a test is a long one.
+pub(crate) fn is_long(program: &str, test: &str) -> bool {
+    let of_program = LONG.iter().filter(|(name, _)| *name == program);
+    of_program.flat_map(|(_, prefixes)| *prefixes).any(|prefix| test.starts_with(prefix))
+}
+
+/// The entries that are the beginning of none of these tests, each as `program/test`.
+pub(crate) fn unused(tests: &[String]) -> Vec<String> {
+    let entries = LONG.iter().flat_map(|(program, prefixes)| {
+        prefixes.iter().map(move |prefix| format!("{program}/{prefix}"))
+    });
+    entries.filter(|entry| !tests.iter().any(|test| test.starts_with(entry.as_str()))).collect()
+}
