@@ -237,6 +237,8 @@ impl ExploredWorld {
             // An idle machine is claimed long before its deadline, or never.
             State::Idle { since, deadline, .. } => (*since, *deadline) = (at(0), never()),
             State::Releasing { cap, .. } => *cap = never(),
+            // A machine that is being stopped is stopped long before its deadline, or never.
+            State::Stopping { deadline, .. } => *deadline = never(),
             _ => {}
         }
         next.revision = Revision(self.record.0.revision.0 + 1);
