@@ -30,7 +30,7 @@ use bullpen_core::time::Timestamp;
 
 use super::candidates::{self, NotTaken, PoolLines, Taken};
 use super::launch::{self, NotWarm, outage};
-use super::rows::{self, NotMoved, RowChange};
+use super::rows::{self, NotMoved, RowChange, SeenRow};
 use super::settings::{WantDecision, WantedMachine};
 use super::{Processed, Service, finish, origin, owner_of, queues, rerun, runners};
 use crate::capacity;
@@ -109,11 +109,9 @@ pub(super) async fn assign_with<P: Ports, J: JobForge>(
     }
     let worker = stack.ports.ids().claim();
     let event = begun(service, worker.clone());
-    match rows::apply(stack, id, &event, service.patience()).await? {
+    match rows::apply_to(stack, &seen, &[event], service.patience()).await? {
         // Boxed, because this future is large and its callers' futures need not be.
-        RowChange::To(seen) => {
-            Box::pin(serve(service, seen.job, worker, wanted, reach, lines)).await
-        }
+        RowChange::To(seen) => Box::pin(serve(service, seen, worker, wanted, reach, lines)).await,
         RowChange::Not(NotMoved::Refused(job, JobRefusal::TooEarly { until })) => match job.state {
             JobState::Waiting { .. } => Ok(Processed::Again { at: until }),
             _ => Ok(Processed::Taken),
@@ -143,7 +141,7 @@ fn out_of_attempts<P: Ports, J>(service: &Service<'_, P, J>, job: &Job) -> Optio
 
 async fn serve<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
-    job: Job,
+    seen: SeenRow,
     worker: ClaimId,
     wanted: WantedMachine,
     reach: Reach,
@@ -151,8 +149,8 @@ async fn serve<P: Ports, J: JobForge>(
 ) -> Result<Processed, Fault> {
     let mut attempt = Attempt {
         service,
-        owner: owner_of(&job.id),
-        job,
+        owner: owner_of(&seen.job.id),
+        seen,
         worker,
         wanted,
         reach,
@@ -165,7 +163,9 @@ async fn serve<P: Ports, J: JobForge>(
     loop {
         match attempt.outcome().await {
             Outcome::Unused(held, Setback::NotStarted) => match attempt.begin_again(held).await? {
-                Some(job) => attempt = Attempt { job, unstarted: attempt.unstarted + 1, ..attempt },
+                Some(seen) => {
+                    attempt = Attempt { seen, unstarted: attempt.unstarted + 1, ..attempt }
+                }
                 None => return Ok(Processed::Done),
             },
             outcome => return attempt.conclude(outcome).await,
@@ -176,7 +176,8 @@ async fn serve<P: Ports, J: JobForge>(
 /// One worker's attempt at one job.
 struct Attempt<'s, 'a, P, J> {
     service: &'s Service<'a, P, J>,
-    job: Job,
+    /// Its job's row as it last took it.
+    seen: SeenRow,
     owner: Owner,
     worker: ClaimId,
     wanted: WantedMachine,
@@ -226,8 +227,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
         let looks = self.unstarted < STARTS_MAX;
         if looks && (self.wanted.pool.is_some() || self.wanted.reuse) {
-            let (looker, terms) = ((&self.job.id, self.lines), async || self.terms().await);
-            let used = async || origin::may_have_used(self.service, &self.job).await;
+            let (looker, terms) = ((&self.seen.job.id, self.lines), async || self.terms().await);
+            let used = async || origin::may_have_used(self.service, &self.seen.job).await;
             match candidates::take(self.service.stack, looker, &self.wanted, terms, used).await {
                 Ok((terms, taken)) => {
                     let record = taken.won.record();
@@ -286,7 +287,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     /// Whether the job may have a used machine that an earlier worker claimed. That worker may have
     /// known less, or its version may not have asked.
     async fn may_have_used(&self) -> bool {
-        origin::may_have_used(self.service, &self.job).await == UsedMachines::Offered
+        origin::may_have_used(self.service, &self.seen.job).await == UsedMachines::Offered
     }
 
     async fn take_over(&self, record: &Record, tier: Tier) -> Result<Option<Outcome>, Fault> {
@@ -341,13 +342,13 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     }
 
     fn runner(&self) -> RunnerName {
-        runner_name(&self.service.stack.name, &self.job.id, self.job.names)
+        runner_name(&self.service.stack.name, &self.seen.job.id, self.seen.job.names)
     }
 
     /// Makes terms with a credential that no agent has used.
     async fn terms(&self) -> Result<Terms<'_>, Setback> {
         let stack = self.service.stack;
-        let labels = self.job.known.about.labels.clone();
+        let labels = self.seen.job.known.about.labels.clone();
         let group = self.wanted.group.clone();
         let spec = RunnerSpec { name: self.runner(), labels, group, ephemeral: true };
         let credential = self.credential(&spec).await?;
@@ -373,8 +374,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     /// run, even if its author wrote the same labels. GitHub may give any other job's runner to a
     /// job of the same labels; then both jobs exchange machines.
     fn own_run(&self) -> Option<OwnRun> {
-        let about = &self.job.known.about;
-        let is_of_a_request = matches!(self.job.lane, Some(Lane::Request(_)));
+        let about = &self.seen.job.known.about;
+        let is_of_a_request = matches!(self.seen.job.lane, Some(Lane::Request(_)));
         let is_bound = is_of_a_request || is_bound_to_run(&about.labels, &about.run);
         if !is_bound || sabotage!("bound-labels-bind-no-runner") && !is_of_a_request {
             return None;
@@ -419,7 +420,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let worker = self.worker.clone();
         let (at, notes) = (stack.now(), self.take_notes());
         let event = JobEvent::Assigned { worker, held: named.clone(), how, at, notes };
-        let assigned = rows::apply(stack, &self.job.id, &event, self.service.patience()).await?;
+        let assigned = rows::apply_to(stack, &self.seen, &[event], self.service.patience()).await?;
         if let RowChange::Not(why) = assigned
             && !self.is_adopted(&why, &named).await?
         {
@@ -434,7 +435,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                 if mark_running(stack, vec![held]).await.is_empty() {
                     Outcome::Unused(named, Setback::MachineLost)
                 } else {
-                    self.service.note_listens(&self.job, how);
+                    self.service.note_listens(&self.seen.job, how);
                     Outcome::Listens
                 }
             }
@@ -458,7 +459,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let deadline = self.wanted.request.deadline;
         let event =
             JobEvent::Adopted { held: named.clone(), deadline, at: self.service.stack.now() };
-        match rows::apply(stack, &self.job.id, &event, until).await? {
+        match rows::apply(stack, &self.seen.job.id, &event, until).await? {
             RowChange::To(seen) => {
                 queues::wake(stack, &seen).await;
                 Ok(true)
@@ -476,7 +477,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             let lease = stack.now().after(stack.limits.row_lease);
             let event = JobEvent::Renewed { worker: self.worker.clone(), lease };
             let until = stack.now().after(stack.limits.row_lease_renew);
-            match rows::apply(stack, &self.job.id, &event, until).await {
+            match rows::apply(stack, &self.seen.job.id, &event, until).await {
                 Ok(RowChange::To(_)) | Err(_) => {}
                 Ok(RowChange::Not(NotMoved::Refused(job, _))) if self.is_awaited(&job).await => {
                     match std::future::pending::<Infallible>().await {}
@@ -500,23 +501,23 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     /// Frees the row of a stopped machine that did not start, and takes the row again. None if the
     /// job wants no machine any more, or another worker was faster. A crash in between leaves a
     /// waiting row, which the sweep finds.
-    async fn begin_again(&self, held: JobMachine) -> Result<Option<Job>, Fault> {
+    async fn begin_again(&self, held: JobMachine) -> Result<Option<SeenRow>, Fault> {
         let (stack, at, setback) =
             (self.service.stack, self.service.stack.now(), Setback::NotStarted);
-        self.service.note_set_back(&self.job.id, &setback);
+        self.service.note_set_back(&self.seen.job.id, &setback);
         let freed = JobEvent::Freed { held, setback, at, not_before: at };
         let again = begun(self.service, self.worker.clone());
-        let mut job = None;
+        let mut taken = None;
         for event in [freed, again] {
-            match rows::apply(stack, &self.job.id, &event, self.service.patience()).await? {
-                RowChange::To(seen) => job = Some(seen.job),
+            match rows::apply(stack, &self.seen.job.id, &event, self.service.patience()).await? {
+                RowChange::To(seen) => taken = Some(seen),
                 RowChange::Not(_) => {
-                    finish::give_back_unwanted(self.service, &self.job.id).await?;
+                    finish::give_back_unwanted(self.service, &self.seen.job.id).await?;
                     return Ok(None);
                 }
             }
         }
-        Ok(job)
+        Ok(taken)
     }
 
     async fn conclude(&self, outcome: Outcome) -> Result<Processed, Fault> {
@@ -524,30 +525,28 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         match outcome {
             Outcome::Listens => Ok(Processed::Done),
             Outcome::Lost => {
-                finish::give_back_unwanted(self.service, &self.job.id).await?;
+                finish::give_back_unwanted(self.service, &self.seen.job.id).await?;
                 Ok(Processed::Done)
             }
             Outcome::Nothing(Setback::Ceiling) => self.wait_for_capacity().await,
             Outcome::Nothing(setback) => {
-                self.service.note_set_back(&self.job.id, &setback);
+                self.service.note_set_back(&self.seen.job.id, &setback);
                 let (next, not_before) = self.after(&setback);
                 let notes = self.take_notes();
                 let event = JobEvent::SetBack { worker, setback, at, not_before, notes };
-                self.set_back(&event, next).await
+                self.set_back(&[event], next).await
             }
             Outcome::Unused(held, setback) => {
-                self.service.note_set_back(&self.job.id, &setback);
+                self.service.note_set_back(&self.seen.job.id, &setback);
                 let (next, not_before) = self.after(&setback);
                 let event = JobEvent::Freed { held, setback, at, not_before };
-                self.set_back(&event, next).await
+                self.set_back(&[event], next).await
             }
             Outcome::Overflows => {
-                let until = self.service.patience();
-                let stack = self.service.stack;
-                let _ = rows::apply(stack, &self.job.id, &JobEvent::Overflowed, until).await?;
                 let (setback, notes) = (Setback::PoolEmpty, self.take_notes());
-                let event = JobEvent::SetBack { worker, setback, at, not_before: at, notes };
-                self.set_back(&event, AfterSetback::Again { not_before: at }).await
+                let back = JobEvent::SetBack { worker, setback, at, not_before: at, notes };
+                let events = [JobEvent::Overflowed, back];
+                self.set_back(&events, AfterSetback::Again { not_before: at }).await
             }
         }
     }
@@ -556,9 +555,10 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     fn after(&self, setback: &Setback) -> (AfterSetback, Timestamp) {
         let stack = self.service.stack;
         let now = stack.now();
-        let spread = u64::try_from(self.job.backoff(&stack.limits).as_millis()).unwrap_or(u64::MAX);
+        let spread =
+            u64::try_from(self.seen.job.backoff(&stack.limits).as_millis()).unwrap_or(u64::MAX);
         let jitter = Duration::from_millis(stack.ports.ids().jitter(spread.max(1)));
-        let next = self.job.after_setback(setback, now, &stack.limits, jitter);
+        let next = self.seen.job.after_setback(setback, now, &stack.limits, jitter);
         let waits = matches!(setback, Setback::Outage { .. } | Setback::RateLimited);
         let pause = if waits { stack.limits.row_look_again } else { Duration::ZERO };
         match next {
@@ -574,37 +574,36 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     /// and the service wakes no worker for it before there is capacity.
     async fn wait_for_capacity(&self) -> Result<Processed, Fault> {
         let (stack, setback) = (self.service.stack, Setback::Ceiling);
-        self.service.note_set_back(&self.job.id, &setback);
+        self.service.note_set_back(&self.seen.job.id, &setback);
         let (worker, at) = (self.worker.clone(), stack.now());
         let notes = self.take_notes();
         let event = JobEvent::SetBack { worker, setback, at, not_before: at, notes };
-        match rows::apply(stack, &self.job.id, &event, self.service.patience()).await? {
+        match rows::apply_to(stack, &self.seen, &[event], self.service.patience()).await? {
             RowChange::To(seen) => {
                 capacity::note_waiting(self.service, &seen.job).await;
                 Ok(Processed::NoCapacity)
             }
             RowChange::Not(_) => {
-                finish::give_back_unwanted(self.service, &self.job.id).await?;
+                finish::give_back_unwanted(self.service, &self.seen.job.id).await?;
                 Ok(Processed::Done)
             }
         }
     }
 
     /// Stores a setback, and then wakes a worker for the next attempt or fails the job.
-    async fn set_back(&self, event: &JobEvent, next: AfterSetback) -> Result<Processed, Fault> {
+    async fn set_back(&self, events: &[JobEvent], next: AfterSetback) -> Result<Processed, Fault> {
         let stack = self.service.stack;
-        match rows::apply(stack, &self.job.id, event, self.service.patience()).await? {
+        match rows::apply_to(stack, &self.seen, events, self.service.patience()).await? {
             RowChange::Not(_) => {
-                finish::give_back_unwanted(self.service, &self.job.id).await?;
+                finish::give_back_unwanted(self.service, &self.seen.job.id).await?;
                 Ok(Processed::Done)
             }
             RowChange::To(seen) => match next {
                 AfterSetback::GiveUp(reason) => {
-                    finish::fail(self.service, &self.job.id, reason).await
+                    finish::fail(self.service, &self.seen.job.id, reason).await
                 }
                 AfterSetback::Again { not_before } => {
-                    let is_passed_on =
-                        matches!(event, JobEvent::SetBack { setback: Setback::PoolEmpty, .. });
+                    let is_passed_on = events.contains(&JobEvent::Overflowed);
                     if !(is_passed_on && sabotage!("overflow-wakes-nobody")) {
                         queues::wake(stack, &seen).await;
                     }

@@ -1,4 +1,5 @@
-//! Rows: read a row, decide, write over the revision that was read, until one write wins.
+//! Rows: read a row, decide, write over the revision that was read, until one write wins. A process
+//! that has just read or written the row begins with that ([`apply_to`]).
 //!
 //! After a lost race or a lost answer the loop reloads the row and re-runs the decision on it. That
 //! is safe because events carry their own authority and facts join.
@@ -60,19 +61,36 @@ pub(super) async fn change<P: Ports, W>(
     stack: &Stack<P>,
     id: &JobId,
     until: Timestamp,
+    change: impl FnMut(Option<&SeenRow>) -> Result<Job, W>,
+) -> Result<RowChange<W>, Fault> {
+    change_from(stack, (id, None), until, change).await
+}
+
+/// Stores the job that `change` returns for the row as it was seen before, if it is still that row, or
+/// else for the stored row. A decision that refuses is believed only of a row that was read now.
+async fn change_from<P: Ports, W>(
+    stack: &Stack<P>,
+    (id, mut known): (&JobId, Option<&SeenRow>),
+    until: Timestamp,
     mut change: impl FnMut(Option<&SeenRow>) -> Result<Job, W>,
 ) -> Result<RowChange<W>, Fault> {
     let mut backoff = Backoff::default();
     loop {
-        let stored = load(stack, id, until).await?;
+        let was_known = known.is_some();
+        let stored = match known.take() {
+            Some(seen) => Some(seen.clone()),
+            None => load(stack, id, until).await?,
+        };
         let job = match change(stored.as_ref()) {
             Ok(job) => job,
+            Err(_) if was_known => continue,
             Err(why) => return Ok(RowChange::Not(why)),
         };
         let seen = stored.map(|seen| seen.revision);
         let row = job.row(seen, stack.now(), &stack.limits);
         match stack.ports.ledger().write_row(seen, &row).await {
             Ok(Written::Won(row)) => return Ok(RowChange::To(SeenRow::of(&row)?)),
+            Ok(Written::Lost) if was_known => continue,
             // Another process wrote meanwhile, or our own write landed: read again.
             Ok(Written::Lost | Written::Unknown) => {}
             Err(fault) if fault.is_transient() => {}
@@ -98,14 +116,28 @@ pub(super) async fn apply<P: Ports>(
     event: &JobEvent,
     until: Timestamp,
 ) -> Result<RowChange<NotMoved>, Fault> {
-    change(stack, id, until, |stored| {
-        let job = &stored.ok_or(NotMoved::Absent)?.job;
-        job.on(event).map_err(|refusal| {
-            tracing::debug!(job_id = %id, event = event.name(), %refusal, "row refused event");
-            NotMoved::Refused(Box::new(job.clone()), refusal)
-        })
-    })
-    .await
+    change_from(stack, (id, None), until, |stored| on(stored, std::slice::from_ref(event))).await
+}
+
+/// Applies events in one write to a row as it was seen before, or as it is now if it has changed.
+pub(super) async fn apply_to<P: Ports>(
+    stack: &Stack<P>,
+    seen: &SeenRow,
+    events: &[JobEvent],
+    until: Timestamp,
+) -> Result<RowChange<NotMoved>, Fault> {
+    change_from(stack, (&seen.job.id, Some(seen)), until, |stored| on(stored, events)).await
+}
+
+fn on(stored: Option<&SeenRow>, events: &[JobEvent]) -> Result<Job, NotMoved> {
+    let mut job = stored.ok_or(NotMoved::Absent)?.job.clone();
+    for event in events {
+        job = job.on(event).map_err(|refusal| {
+            tracing::debug!(job_id = %job.id, event = event.name(), %refusal, "row refused event");
+            NotMoved::Refused(Box::new(job), refusal)
+        })?;
+    }
+    Ok(job)
 }
 
 /// Writes a row unchanged, which sets its next look and gives it a new revision. Leaves alone a row
