@@ -22,3 +22,27 @@ pub(crate) fn unused(tests: &[String]) -> Vec<String> {
     });
     entries.filter(|entry| !tests.iter().any(|test| test.starts_with(entry.as_str()))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_is_long_by_its_program_and_how_its_name_begins() {
+        assert!(is_long("bullpen/service", "killed::twenty_kills"));
+        assert!(!is_long("bullpen/service", "jobs::a_job_that_was_killed::by_hand"));
+        assert!(!is_long("core/bullpen_core", "killed::twenty_kills"));
+    }
+
+    #[test]
+    fn an_entry_without_a_test_is_unused() {
+        let all: Vec<String> = LONG
+            .iter()
+            .flat_map(|(program, prefixes)| {
+                prefixes.iter().map(move |it| format!("{program}/{it}x"))
+            })
+            .collect();
+        assert!(unused(&all).is_empty());
+        assert_eq!(unused(&all[1..]), ["bullpen/demo/an_interrupted_one_leaves_nothing"]);
+    }
+}
