@@ -7,7 +7,15 @@
 //! Not here: running them (`programs`).
 
 /// The long tests: their program, and what their names begin with.
-const LONG: &[(&str, &[&str])] = &[];
+const LONG: &[(&str, &[&str])] = &[
+    ("bullpen/demo", &["an_interrupted_one_leaves_nothing"]),
+    ("bullpen/pools", &["killed::"]),
+    ("bullpen/reuse", &["killed::", "cancelled::a_provision_that_is_cancelled_at_any_moment"]),
+    ("bullpen/service", &["crowd::", "flood::", "killed::"]),
+    ("sim/crash_anywhere", &["a_provision_that_dies_at_any_await"]),
+    ("sim/five_hundred_jobs", &["five_hundred_jobs_stay_within_githubs_limits"]),
+    ("sim/pools", &["rounds::"]),
+];
 
 /// Whether a test is a long one.
 pub(crate) fn is_long(program: &str, test: &str) -> bool {
