@@ -1,95 +1,20 @@
-//! The claim protocol as data: its steps, what follows each outcome, and the check of an agent's
-//! report.
+//! The checks of a claimed machine: by its agent's report, and by GitHub's answer about its runner.
 //!
-//! A claim is *claim → assign → (start) → check*. [`next`] says what follows an outcome, [`check`]
-//! compares a report with the deadlines, and [`after_removal`] decides whether a machine whose
-//! check failed ends, counts as running, or is given back.
+//! [`check`] compares a report with the deadlines, and [`after_removal`] decides whether a machine
+//! whose check failed ends, counts as running, or is given back.
 //!
-//! Not here: making the calls (`bullpen-engine`), or choosing a candidate (`pickup`).
+//! Not here: the steps of a claim (`tenure::Prepare`), or choosing a candidate (`pickup`).
 
 use std::time::Duration;
 
 use crate::ids::Generation;
-use crate::instance::Tier;
 use crate::limits::{Limits, TOLD_CHARS_MAX};
 use crate::mailbox::{Beat, Report, SYSTEMIC, SignalKind, shown};
 use crate::sabotage;
 use crate::time::Timestamp;
 
-/// One step of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ClaimStep {
-    /// The conditional write idle → claimed.
-    Claim,
-    /// The assignment into the mailbox.
-    Assign,
-    /// Starting a stopped machine.
-    Start,
-    /// Waiting for the agent.
-    Check,
-}
-
-/// How a step ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StepOutcome {
-    /// The step succeeded.
-    Done,
-    /// Another worker won the claim, or has fenced this worker since.
-    Lost,
-    /// The cloud has no capacity to start the machine.
-    StartRefused,
-    /// The cloud cannot start the machine.
-    StartFailed,
-    /// The agent did not do its part.
-    Failed(CheckFailure),
-    /// The cause is not this machine: GitHub, a credential, a rate limit. The text is for people.
-    Systemic(String),
-    /// The agent reports such a cause, but jobs ran on its machine and may have forged the report.
-    Excused(String),
-}
-
-/// What follows the outcome of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AfterStep {
-    /// The next step.
-    Go(ClaimStep),
-    /// The instance is ready.
-    Ready,
-    /// Ask for another candidate; another worker has this one.
-    TryAnother,
-    /// Give this machine back unharmed, remember the shortage, and ask for another.
-    GiveBack,
-    /// Withdraw, ask GitHub to delete the runner, and let [`after_removal`] decide.
-    Remove(CheckFailure),
-    /// Give this machine back unharmed and end the attempt with this cause: the next machine would
-    /// fail the same way.
-    CloseAttempt(String),
-    /// End the attempt with this cause, and end the machine too: a job may have left something on
-    /// it that reports such a cause at every assignment.
-    RemoveAndClose(String),
-}
-
-/// What follows `outcome` of `step` on a machine of this tier.
-pub fn next(step: ClaimStep, tier: Tier, outcome: StepOutcome) -> AfterStep {
-    match (step, outcome) {
-        (ClaimStep::Claim, StepOutcome::Done) => AfterStep::Go(ClaimStep::Assign),
-        (ClaimStep::Assign, StepOutcome::Done) => match tier {
-            Tier::Stopped => AfterStep::Go(ClaimStep::Start),
-            Tier::Hot | Tier::Released => AfterStep::Go(ClaimStep::Check),
-        },
-        (ClaimStep::Start, StepOutcome::Done) => AfterStep::Go(ClaimStep::Check),
-        (ClaimStep::Check, StepOutcome::Done) => AfterStep::Ready,
-        (_, StepOutcome::Lost) => AfterStep::TryAnother,
-        (_, StepOutcome::StartRefused) => AfterStep::GiveBack,
-        (_, StepOutcome::StartFailed) => AfterStep::Remove(CheckFailure::NotStarted),
-        (_, StepOutcome::Failed(failure)) => AfterStep::Remove(failure),
-        (_, StepOutcome::Systemic(why)) => AfterStep::CloseAttempt(why),
-        (_, StepOutcome::Excused(why)) => AfterStep::RemoveAndClose(why),
-    }
-}
-
 /// How a machine failed its check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CheckFailure {
     /// The cloud could not start it.
     NotStarted,
@@ -161,7 +86,7 @@ impl CheckFailure {
 }
 
 /// What a check waits for, and since when.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReportWatch {
     /// The generation of the assignment.
     pub generation: Generation,
@@ -174,7 +99,7 @@ pub struct ReportWatch {
 }
 
 /// What kind of machine a watch is on; each has its own deadlines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CheckKind {
     /// It was running when it was claimed.
     Warm,
@@ -184,11 +109,9 @@ pub enum CheckKind {
     Created,
 }
 
-/// What the report shows so far.
+/// What a report shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// Nothing decisive yet.
-    Pending,
     /// The listener listens and the machine is alive.
     Passed,
     /// Registration failed for a cause outside this machine, in the runner program's words.
@@ -197,38 +120,36 @@ pub enum Check {
     Failed(CheckFailure),
 }
 
-/// Compares a report with the deadlines of its watch.
+/// Compares a report with the deadlines of its watch. `None`: nothing decisive yet.
 pub fn check(
     watch: &ReportWatch,
     report: Option<&Report>,
     limits: &Limits,
     now: Timestamp,
-) -> Check {
+) -> Option<Check> {
     let waited = now.since(watch.since);
     let Some(report) = report else { return overdue(watch, None, waited, limits) };
     if let Some(signal) = report.signal(SignalKind::RegistrationFailed, watch.generation) {
-        return match signal.detail.strip_prefix(SYSTEMIC) {
+        return Some(match signal.detail.strip_prefix(SYSTEMIC) {
             Some(_) if sabotage!("systemic-is-the-machines") => {
                 Check::Failed(CheckFailure::RegistrationFailed)
             }
             Some(why) => Check::Systemic(shown(why.trim(), TOLD_CHARS_MAX)),
             None => Check::Failed(CheckFailure::RegistrationFailed),
-        };
+        });
     }
     if has_failed_warm_up(watch, report, limits) {
-        return Check::Failed(CheckFailure::WarmUpFailed);
+        return Some(Check::Failed(CheckFailure::WarmUpFailed));
     }
     let is_registered = report.signal(SignalKind::Registered, watch.generation).is_some()
         || sabotage!("acknowledged-is-registered")
             && report.signal(SignalKind::Acknowledged, watch.generation).is_some();
     if is_registered {
         if report.is_fresh(now, limits.heartbeat_stale, watch.beat_seen.as_ref()) {
-            return Check::Passed;
+            return Some(Check::Passed);
         }
-        return match overdue(watch, Some(report), waited, limits) {
-            Check::Failed(_) => Check::Failed(CheckFailure::Silent),
-            pending => pending,
-        };
+        let is_late = overdue(watch, Some(report), waited, limits).is_some();
+        return is_late.then_some(Check::Failed(CheckFailure::Silent));
     }
     overdue(watch, Some(report), waited, limits)
 }
@@ -249,9 +170,9 @@ fn overdue(
     report: Option<&Report>,
     waited: Duration,
     limits: &Limits,
-) -> Check {
+) -> Option<Check> {
     if sabotage!("checks-have-no-end") {
-        return Check::Pending;
+        return None;
     }
     let has = |kind| report.is_some_and(|report| report.signal(kind, watch.generation).is_some());
     let acknowledged = has(SignalKind::Acknowledged);
@@ -267,17 +188,14 @@ fn overdue(
     };
     if !acknowledged && waited >= acknowledge {
         let warm = report.is_some_and(|r| r.signals.contains_key(&SignalKind::WarmUpOk));
-        return Check::Failed(match watch.kind {
+        return Some(Check::Failed(match watch.kind {
             CheckKind::Created if !warm => CheckFailure::NotWarm,
             CheckKind::Created | CheckKind::Warm | CheckKind::Started => {
                 CheckFailure::NotAcknowledged
             }
-        });
+        }));
     }
-    if waited >= register {
-        return Check::Failed(CheckFailure::NotRegistered);
-    }
-    Check::Pending
+    (waited >= register).then_some(Check::Failed(CheckFailure::NotRegistered))
 }
 
 /// GitHub's answer to the deletion of a runner.
@@ -328,16 +246,6 @@ pub fn after_removal(
         },
         Deletion::Busy => AfterRemoval::Running,
         Deletion::Unavailable => AfterRemoval::GiveBack,
-    }
-}
-
-/// The outcome when an agent reports a cause outside its machine. The report is believed until a
-/// job has run on the machine, so that an outage of GitHub ends no new machine.
-pub fn excuse(why: String, uses: u32) -> StepOutcome {
-    if uses == 0 || sabotage!("used-machines-are-excused") {
-        StepOutcome::Systemic(why)
-    } else {
-        StepOutcome::Excused(why)
     }
 }
 

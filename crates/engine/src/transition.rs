@@ -12,6 +12,7 @@ use bullpen_core::instance::{InstanceEvent, InstanceRefusal, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::ports::{ClaimWrite, Fault, Ledger, Ports, Written};
 use bullpen_core::sabotage;
+use bullpen_core::tenure::{SettledClaim, Won, is_same_tenure, settle};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -126,27 +127,24 @@ pub async fn read<P: Ports>(
 }
 
 /// Claims an idle instance at the generation that was seen. `None`: another worker has claimed it,
-/// or its record forbids the claim.
-///
-/// A lost answer is settled by the claim's nonce: an equal owner proves nothing, because a second
-/// worker of the same owner may have won.
+/// or its record forbids the claim. [`settle`] decides after a lost answer.
 pub async fn claim<P: Ports>(
     stack: &Stack<P>,
     write: &ClaimWrite,
     until: Timestamp,
-) -> Result<Option<Record>, Fault> {
+) -> Result<Option<Won>, Fault> {
     let mut backoff = Backoff::default();
     let mut unsure = false;
     loop {
         match stack.ports.ledger().claim(write).await {
-            Ok(Written::Won(record)) => return Ok(Some(record)),
+            Ok(Written::Won(record)) => return Ok(Won::claimed(write, record)),
             Ok(Written::Lost) if !unsure => return Ok(None),
             Ok(Written::Lost | Written::Unknown) => {
                 unsure = true;
-                match read(stack, &write.id, until).await? {
-                    Some(record) if holds(&record, write) => return Ok(Some(record)),
-                    Some(record) if still_idle(&record, write) => {}
-                    _ => return Ok(None),
+                match settle(write, read(stack, &write.id, until).await?) {
+                    SettledClaim::Won(won) => return Ok(Some(won)),
+                    SettledClaim::Again => {}
+                    SettledClaim::Lost => return Ok(None),
                 }
             }
             Err(fault) if fault.is_transient() && sabotage!("fault-is-a-lost-race") => {
@@ -159,13 +157,24 @@ pub async fn claim<P: Ports>(
     }
 }
 
-fn holds(record: &Record, write: &ClaimWrite) -> bool {
-    if sabotage!("unknown-claim-is-won") {
-        return matches!(record.state, State::Claimed { .. });
+/// Applies an owner's event to the record as it is now, unless the machine runs by now
+/// ([`is_same_tenure`]).
+pub async fn latest<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    event: &InstanceEvent,
+    until: Timestamp,
+) -> Result<Moved, Fault> {
+    let mut seen = record.clone();
+    loop {
+        match apply(stack, &seen, event, until).await? {
+            Moved::Overtaken if stack.now() < until => {
+                match read(stack, &record.id, until).await? {
+                    Some(fresh) if is_same_tenure(&fresh, record) => seen = fresh,
+                    _ => return Ok(Moved::Overtaken),
+                }
+            }
+            moved => return Ok(moved),
+        }
     }
-    matches!(&record.state, State::Claimed { claim, .. } if *claim == write.claim)
-}
-
-fn still_idle(record: &Record, write: &ClaimWrite) -> bool {
-    matches!(record.state, State::Idle { .. }) && record.generation == write.seen
 }

@@ -1,15 +1,11 @@
-//! Tests of the claim protocol: what follows each outcome, each deadline from both sides, and what
-//! follows a failed check.
+//! Tests of the checks: each deadline from both sides, and what follows a failed check.
 //!
-//! Not here: making the calls.
+//! Not here: the steps of a claim (`tenure`).
 
 use super::*;
 use crate::mailbox::{Beat, Signal};
 use crate::samples::{LIMITS, at, beat};
 
-const TIERS: [Tier; 3] = [Tier::Hot, Tier::Released, Tier::Stopped];
-const STEPS: [ClaimStep; 4] =
-    [ClaimStep::Claim, ClaimStep::Assign, ClaimStep::Start, ClaimStep::Check];
 const G: Generation = Generation(5);
 
 /// A report with these signals of generation 5 and a beat that is always fresh.
@@ -27,69 +23,13 @@ fn watch(kind: CheckKind) -> ReportWatch {
 }
 
 /// The result of a check `millis` after the watch began.
-fn checked(kind: CheckKind, kinds: &[SignalKind], millis: u64) -> Check {
+fn checked(kind: CheckKind, kinds: &[SignalKind], millis: u64) -> Option<Check> {
     let now = at(0).after(Duration::from_millis(millis));
     check(&watch(kind), Some(&report(kinds, now)), &LIMITS, now)
 }
 
-fn failed(failure: CheckFailure) -> Check {
+const fn failed(failure: CheckFailure) -> Check {
     Check::Failed(failure)
-}
-
-#[test]
-fn each_step_that_went_well_leads_to_the_next() {
-    for tier in TIERS {
-        assert_eq!(
-            next(ClaimStep::Claim, tier, StepOutcome::Done),
-            AfterStep::Go(ClaimStep::Assign)
-        );
-        assert_eq!(
-            next(ClaimStep::Start, tier, StepOutcome::Done),
-            AfterStep::Go(ClaimStep::Check)
-        );
-        assert_eq!(next(ClaimStep::Check, tier, StepOutcome::Done), AfterStep::Ready);
-    }
-    for (tier, step) in [
-        (Tier::Hot, ClaimStep::Check),
-        (Tier::Released, ClaimStep::Check),
-        (Tier::Stopped, ClaimStep::Start),
-    ] {
-        assert_eq!(
-            next(ClaimStep::Assign, tier, StepOutcome::Done),
-            AfterStep::Go(step),
-            "{tier:?}"
-        );
-    }
-}
-
-#[test]
-fn each_failure_leads_to_the_same_from_every_step() {
-    let silent = CheckFailure::Silent;
-    for (outcome, expected) in [
-        (StepOutcome::Lost, AfterStep::TryAnother),
-        (StepOutcome::StartRefused, AfterStep::GiveBack),
-        (StepOutcome::StartFailed, AfterStep::Remove(CheckFailure::NotStarted)),
-        (StepOutcome::Failed(silent), AfterStep::Remove(silent)),
-        (StepOutcome::Systemic("down".into()), AfterStep::CloseAttempt("down".into())),
-    ] {
-        for step in STEPS {
-            for tier in TIERS {
-                assert_eq!(next(step, tier, outcome.clone()), expected, "{step:?} {tier:?}");
-            }
-        }
-    }
-}
-
-/// A job may have left something on the machine that reports this cause at every assignment; the
-/// machine would be given back for ever.
-#[test]
-fn a_machine_that_jobs_ran_on_is_not_excused() {
-    let why = || String::from("GitHub is down");
-    for tier in TIERS {
-        let follows = |uses| next(ClaimStep::Check, tier, excuse(why(), uses));
-        assert_eq!(follows(0), AfterStep::CloseAttempt(why()), "{tier:?}");
-        assert_eq!(follows(1), AfterStep::RemoveAndClose(why()), "{tier:?}");
-    }
 }
 
 /// For each kind of machine: when the acknowledgement and when the registration is overdue.
@@ -108,9 +48,9 @@ fn deadlines() -> [(CheckKind, u64, u64); 3] {
 fn an_assignment_must_be_acknowledged_in_time() {
     for (kind, acknowledge, _) in deadlines() {
         let warm = [SignalKind::WarmUpOk];
-        assert_eq!(checked(kind, &warm, acknowledge - 1), Check::Pending, "{kind:?}");
+        assert_eq!(checked(kind, &warm, acknowledge - 1), None, "{kind:?}");
         let late = checked(kind, &warm, acknowledge);
-        assert_eq!(late, failed(CheckFailure::NotAcknowledged), "{kind:?}");
+        assert_eq!(late, Some(failed(CheckFailure::NotAcknowledged)), "{kind:?}");
     }
 }
 
@@ -118,9 +58,9 @@ fn an_assignment_must_be_acknowledged_in_time() {
 fn an_acknowledged_assignment_must_register_in_time() {
     for (kind, _, register) in deadlines() {
         let acknowledged = [SignalKind::WarmUpOk, SignalKind::Acknowledged];
-        assert_eq!(checked(kind, &acknowledged, register - 1), Check::Pending, "{kind:?}");
+        assert_eq!(checked(kind, &acknowledged, register - 1), None, "{kind:?}");
         let late = checked(kind, &acknowledged, register);
-        assert_eq!(late, failed(CheckFailure::NotRegistered), "{kind:?}");
+        assert_eq!(late, Some(failed(CheckFailure::NotRegistered)), "{kind:?}");
     }
 }
 
@@ -131,12 +71,12 @@ fn a_machine_that_reports_nothing_at_all_fails_at_the_first_deadline() {
             let now = at(0).after(Duration::from_millis(millis));
             check(&watch(kind), None, &LIMITS, now)
         };
-        assert_eq!(silent(acknowledge - 1), Check::Pending, "{kind:?}");
+        assert_eq!(silent(acknowledge - 1), None, "{kind:?}");
         let expected = match kind {
             CheckKind::Created => CheckFailure::NotWarm,
             CheckKind::Warm | CheckKind::Started => CheckFailure::NotAcknowledged,
         };
-        assert_eq!(silent(acknowledge), failed(expected), "{kind:?}");
+        assert_eq!(silent(acknowledge), Some(failed(expected)), "{kind:?}");
     }
 }
 
@@ -145,7 +85,11 @@ fn a_listener_that_listens_passes_at_once_and_late() {
     let listens = [SignalKind::Acknowledged, SignalKind::Registered];
     for (kind, _, register) in deadlines() {
         for millis in [0, 1, register - 1, register, 10 * register] {
-            assert_eq!(checked(kind, &listens, millis), Check::Passed, "{kind:?} at {millis}");
+            assert_eq!(
+                checked(kind, &listens, millis),
+                Some(Check::Passed),
+                "{kind:?} at {millis}"
+            );
         }
     }
 }
@@ -160,10 +104,14 @@ fn a_listener_on_a_silent_machine_passes_only_when_it_beats_again() {
             let watch = ReportWatch { beat_seen: seen.map(|seq| beat(seq, at(0))), ..watch(kind) };
             check(&watch, Some(&report), &LIMITS, at(0).after(Duration::from_millis(millis)))
         };
-        assert_eq!(stale(Some(8), register - 1), Check::Pending);
-        assert_eq!(stale(Some(8), register), failed(CheckFailure::Silent), "{kind:?}");
-        assert_eq!(stale(None, register), failed(CheckFailure::Silent), "no evidence by its time");
-        assert_eq!(stale(Some(7), register), Check::Passed, "it advanced while watched");
+        assert_eq!(stale(Some(8), register - 1), None);
+        assert_eq!(stale(Some(8), register), Some(failed(CheckFailure::Silent)), "{kind:?}");
+        assert_eq!(
+            stale(None, register),
+            Some(failed(CheckFailure::Silent)),
+            "no evidence by its time"
+        );
+        assert_eq!(stale(Some(7), register), Some(Check::Passed), "it advanced while watched");
     }
 }
 
@@ -174,26 +122,26 @@ fn signals_of_another_generation_say_nothing() {
     for signal in report.signals.values_mut() {
         signal.generation = Generation(4);
     }
-    assert_eq!(check(&watch(CheckKind::Warm), Some(&report), &LIMITS, now), Check::Pending);
+    assert_eq!(check(&watch(CheckKind::Warm), Some(&report), &LIMITS, now), None);
     let (_, acknowledge, _) = deadlines()[0];
     let late = at(0).after(Duration::from_millis(acknowledge));
     let check = check(&watch(CheckKind::Warm), Some(&report), &LIMITS, late);
-    assert_eq!(check, failed(CheckFailure::NotAcknowledged));
+    assert_eq!(check, Some(failed(CheckFailure::NotAcknowledged)));
 }
 
 #[test]
 fn a_failed_registration_fails_at_once() {
     for (kind, ..) in deadlines() {
         let kinds = [SignalKind::Acknowledged, SignalKind::RegistrationFailed];
-        assert_eq!(checked(kind, &kinds, 0), failed(CheckFailure::RegistrationFailed));
+        assert_eq!(checked(kind, &kinds, 0), Some(failed(CheckFailure::RegistrationFailed)));
     }
 }
 
 #[test]
 fn a_failed_warm_up_fails_a_created_machine_at_once() {
     let kinds = [SignalKind::WarmUpFailed];
-    assert_eq!(checked(CheckKind::Created, &kinds, 0), failed(CheckFailure::WarmUpFailed));
-    assert_eq!(checked(CheckKind::Warm, &kinds, 0), Check::Pending, "it was warm before");
+    assert_eq!(checked(CheckKind::Created, &kinds, 0), Some(failed(CheckFailure::WarmUpFailed)));
+    assert_eq!(checked(CheckKind::Warm, &kinds, 0), None, "it was warm before");
 }
 
 #[test]

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::note::Note;
 use crate::class::Usage;
-use crate::ids::InstanceId;
-use crate::instance::EndReason;
+use crate::ids::{InstanceId, PoolName, StopOp};
+use crate::instance::{AfterWarmUp, EndReason, InstanceEvent};
+use crate::limits::Limits;
+use crate::time::Timestamp;
 
 /// Which step of the plan ends a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -66,6 +68,33 @@ impl StopWhy {
             Self::Again => "again",
         }
     }
+
+    /// The event of a record whose machine is stopped for this reason, under a new operation whose call
+    /// may land until `limits.stop_fence` from now.
+    pub fn event(
+        self,
+        pool: &PoolName,
+        op: StopOp,
+        now: Timestamp,
+        limits: &Limits,
+    ) -> InstanceEvent {
+        let (until, deadline) = (now.after(limits.stop_fence), now.after(limits.warm_up));
+        match self {
+            Self::WarmedUp => InstanceEvent::WarmedUp {
+                pool: pool.clone(),
+                at: now,
+                into: AfterWarmUp::ToStop { op, until, deadline },
+            },
+            Self::FoundRunning => InstanceEvent::FoundRunning { op, until, deadline },
+            Self::Again => InstanceEvent::StopAgain { op, until },
+        }
+    }
+}
+
+/// The event of a record whose machine has stopped and is kept.
+pub fn found_stopped(shared: bool, now: Timestamp, limits: &Limits) -> InstanceEvent {
+    let (skew, deadline) = (limits.clock_skew, now.after(limits.idle_stopped));
+    InstanceEvent::FoundStopped { at: now, skew, deadline, shared }
 }
 
 /// An action that leaves the engine nothing to decide. All changes of one kind are one action, so

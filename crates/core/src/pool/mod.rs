@@ -28,7 +28,7 @@ mod supply;
 mod tests;
 mod waiting;
 
-pub use action::{Action, Cause, MachineEnding, Plan, StopWhy};
+pub use action::{Action, Cause, MachineEnding, Plan, StopWhy, found_stopped};
 pub use blueprint::{Blueprint, Blueprints, StackBase, Unbuildable};
 pub use desired::{Allowance, DesiredPool, PoolMode};
 pub use journal::{ActionTaken, Booted, Journal, OperatorOrder};

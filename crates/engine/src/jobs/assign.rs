@@ -25,6 +25,7 @@ use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, Ids, JobForge, Ledger, Ports, RunnerSpec};
 use bullpen_core::request::stranger::OwnRun;
 use bullpen_core::sabotage;
+use bullpen_core::tenure::Won;
 use bullpen_core::time::Timestamp;
 
 use super::candidates::{self, NotTaken, PoolLines, Taken};
@@ -228,9 +229,10 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             let used = async || origin::may_have_used(self.service, &self.job).await;
             match candidates::take(self.service.stack, looker, &self.wanted, terms, used).await {
                 Ok((terms, taken)) => {
-                    let instance = taken.held.record.id.clone();
+                    let record = taken.won.record();
+                    let instance = record.id.clone();
                     self.note(JobStep::Claimed { instance, tier: taken.tier });
-                    if taken.held.record.facts.pool.is_some() {
+                    if record.facts.pool.is_some() {
                         // The pool has one machine less.
                         self.service.pools.notify_one();
                     }
@@ -292,32 +294,29 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             Ok(terms) => terms,
             Err(setback) => return Ok(Some(Outcome::Nothing(setback))),
         };
-        let claim = stack.ports.ids().claim();
         let event = InstanceEvent::TakenOver {
             owner: self.owner.clone(),
             generation: record.generation,
-            claim: claim.clone(),
+            claim: stack.ports.ids().claim(),
             lease: stack.now().after(stack.limits.claim_lease),
         };
-        match transition::apply(stack, record, &event, self.service.patience()).await? {
-            Moved::To(record) => {
-                let held =
-                    worker::HeldMachine::new(record, Some(claim), worker::AcquiredBy::Reused);
-                let taken = Taken::warm(held, tier, MachineSource::Continued);
-                Ok(Some(self.hand_over(&terms, taken).await?))
-            }
-            Moved::Overtaken | Moved::Refused(_) => Ok(None),
-        }
+        let moved = transition::apply(stack, record, &event, self.service.patience()).await?;
+        let Moved::To(record) = moved else { return Ok(None) };
+        let Some(won) = Won::held(record) else { return Ok(None) };
+        let taken = Taken { won, tier, how: MachineSource::Continued };
+        Ok(Some(self.hand_over(&terms, taken).await?))
     }
 
     /// Hands over a machine that was launched for the job; mints the credential once it is warm.
     async fn created(&self, record: Record, how: MachineSource) -> Result<Outcome, Fault> {
         let stack = self.service.stack;
-        match launch::warm_up(stack, &record).await {
+        let Some(won) = Won::held(record) else { return Ok(Outcome::Lost) };
+        match launch::warm_up(stack, won.record()).await {
             Ok(()) => self.note(JobStep::Warm),
             Err(NotWarm::Unknown(fault)) => return Err(fault),
             Err(NotWarm::Failed(said)) => {
-                worker::condemn(stack, &self.owner, &record, EndReason::FailedWarmUp).await;
+                let event = won.condemned(EndReason::FailedWarmUp, stack.now());
+                worker::write(stack, won.record(), &event).await;
                 return Ok(Outcome::Nothing(Setback::LaunchFailed { said }));
             }
         }
@@ -326,8 +325,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             // The job keeps the machine, and the next attempt continues with it.
             Err(setback) => return Ok(Outcome::Nothing(setback)),
         };
-        let held = worker::HeldMachine::new(record, None, worker::AcquiredBy::Created);
-        self.hand_over(&terms, Taken { held, tier: Tier::Hot, how }).await
+        self.hand_over(&terms, Taken { won, tier: Tier::Hot, how }).await
     }
 
     /// Remembers a step until the worker writes the row.
@@ -411,8 +409,8 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     /// Names the machine in the row if the job is still queued; then tells and watches the agent.
     async fn hand_over(&self, terms: &Terms<'_>, taken: Taken) -> Result<Outcome, Fault> {
         let stack = self.service.stack;
-        let Taken { held, tier, how } = taken;
-        let record = held.record.clone();
+        let Taken { won, tier, how } = taken;
+        let record = won.record();
         let named = JobMachine {
             instance: record.id.clone(),
             generation: record.generation,
@@ -425,12 +423,13 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         if let RowChange::Not(why) = assigned
             && !self.is_adopted(&why, &named).await?
         {
-            worker::give_back(stack, &self.owner, &record).await;
+            let event = won.given_back(stack.now(), &stack.limits);
+            worker::write(stack, record, &event).await;
             return Ok(Outcome::Lost);
         }
         // From here on the agent may have the credential.
         self.service.github_cache().used(&named.runner);
-        Ok(match worker::prepare(stack, terms, held, tier).await {
+        Ok(match worker::prepare(stack, terms, won).await {
             worker::AttemptOutcome::Ready(held) => {
                 if mark_running(stack, vec![held]).await.is_empty() {
                     Outcome::Unused(named, Setback::MachineLost)

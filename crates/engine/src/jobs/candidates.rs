@@ -12,35 +12,25 @@ use bullpen_core::ids::{Generation, InstanceId, JobId, PoolName};
 use bullpen_core::instance::Tier;
 use bullpen_core::job::{MachineSource, Setback, UsedMachines};
 use bullpen_core::pool::{IdleMachine, LineResult, PoolLine, WaitingJob};
-use bullpen_core::ports::{Fault, Ids, Ledger, Ports};
+use bullpen_core::ports::{Fault, Ledger, Ports};
 use bullpen_core::request::Request;
+use bullpen_core::tenure::Won;
 use bullpen_core::time::Timestamp;
 use tokio::sync::Mutex;
 
 use super::settings::WantedMachine;
 use crate::Stack;
 use crate::provision::pickup::PickupManager;
-use crate::provision::worker::{self, HeldMachine, Terms};
+use crate::provision::worker::{self, Terms};
 use crate::retry::retry_until;
 
-/// A machine that the job has, before the worker tells its agent.
+/// A machine that the job has won, before the worker tells its agent.
 #[derive(Debug)]
 pub(super) struct Taken {
-    pub(super) held: HeldMachine,
+    pub(super) won: Won,
+    /// How it stood by until now.
     pub(super) tier: Tier,
     pub(super) how: MachineSource,
-}
-
-impl Taken {
-    /// A machine that was idle in this tier when it was claimed.
-    pub(super) fn warm(held: HeldMachine, tier: Tier, how: MachineSource) -> Self {
-        let by = if tier == Tier::Stopped {
-            worker::AcquiredBy::Started
-        } else {
-            worker::AcquiredBy::Reused
-        };
-        Self { held: HeldMachine { how: by, ..held }, tier, how }
-    }
 }
 
 /// Why no machine was claimed.
@@ -183,12 +173,8 @@ async fn claim<'t, P: Ports>(
     terms: &impl AsyncFn() -> Result<Terms<'t>, Setback>,
 ) -> Result<Option<(Terms<'t>, Taken)>, NotTaken> {
     let terms = terms().await.map_err(NotTaken::SetBack)?;
-    let claim = stack.ports.ids().claim();
-    let record = worker::claim_seen(stack, &terms, (id, generation), &claim).await?;
-    Ok(record.map(|record| {
-        let held = HeldMachine::new(record, Some(claim), worker::AcquiredBy::Reused);
-        (terms, Taken::warm(held, tier, MachineSource::Picked))
-    }))
+    let won = worker::claim_seen(stack, &terms, (id, generation)).await?;
+    Ok(won.map(|won| (terms, Taken { won, tier, how: MachineSource::Picked })))
 }
 
 async fn of_class<'t, P: Ports>(
@@ -214,10 +200,8 @@ async fn of_class<'t, P: Ports>(
                 break;
             }
         };
-        let claim = stack.ports.ids().claim();
-        if let Some(record) = worker::take(stack, &terms, &advert, &claim).await? {
-            let held = HeldMachine::new(record, Some(claim), worker::AcquiredBy::Reused);
-            taken = Ok((terms, Taken::warm(held, advert.tier, MachineSource::Reused)));
+        if let Some(won) = worker::take(stack, &terms, &advert).await? {
+            taken = Ok((terms, Taken { won, tier: advert.tier, how: MachineSource::Reused }));
             break;
         }
         manager.came_to_nothing();

@@ -1,27 +1,24 @@
 //! Processing one row in any state, and continuing where a dead worker stopped.
 //!
-//! If a row has a machine and its job still waits, its worker died, or lives and watches the
-//! machine. To leave a living worker alone, this module decides nothing before that worker's own
-//! deadlines have passed on every clock.
+//! If a row has a machine and its job still waits, its worker died, or lives and watches the machine.
 //!
-//! Not here: finding rows ([`mod@super::sweep`]).
+//! Not here: finding rows ([`mod@super::sweep`]), or deciding about such a machine (`core::tenure`).
 
 use std::time::Duration;
 
-use bullpen_core::claim::{AfterRemoval, CheckKind, after_removal};
 use bullpen_core::ids::JobId;
-use bullpen_core::instance::{EndReason, InstanceEvent, Record, State};
+use bullpen_core::instance::Record;
 use bullpen_core::job::{AfterSetback, Job, JobEvent, JobMachine, JobPhase, JobState, Setback};
-use bullpen_core::mailbox::{Inbox, Order, Report, SignalKind};
+use bullpen_core::mailbox::Report;
 use bullpen_core::ports::{Fault, Forge, JobForge, Ports};
+use bullpen_core::tenure::{LeftAction, ListeningRunner, left, left_after_removal, left_listening};
 use bullpen_core::time::Timestamp;
 
 use super::assign::{Reach, assign};
 use super::rows::{self, RowChange, SeenRow};
 use super::{Processed, Service, exchange, finish, owner_of, queues};
-use crate::Stack;
 use crate::mail;
-use crate::provision::worker::{self, latest, register_by};
+use crate::provision::worker;
 use crate::release;
 use crate::reports;
 use crate::transition;
@@ -72,105 +69,50 @@ pub async fn process<P: Ports, J: JobForge>(
     }
 }
 
-/// Continues where the worker stopped, for a row that has a machine and a job that still waits.
+/// Continues where the worker stopped, for a row that has a machine and a job that still waits: does
+/// what [`left`] decides.
 async fn resume_assigned<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     seen: &SeenRow,
     held: &JobMachine,
 ) -> Result<Processed, Fault> {
-    let stack = service.stack;
-    let until = service.patience();
+    let (stack, until, job) = (service.stack, service.patience(), &seen.job);
     let record = transition::read(stack, &held.instance, until).await?;
-    let owner = owner_of(&seen.job.id);
+    let owner = owner_of(&job.id);
     let ours = |record: &Record| {
         record.generation == held.generation && record.state.owner() == Some(&owner)
     };
     let Some(record) = record.filter(ours) else {
-        return free(service, &seen.job, held, Setback::MachineLost).await;
+        return free(service, job, held, Setback::MachineLost).await;
     };
     let inbox = mail::inbox(stack, &record.facts.mailbox, until).await?;
     let report = reports::of(stack, &record, until).await?.unwrap_or_default();
-    if let State::Running { since, .. } = record.state {
-        return check_listening(service, &seen.job, held, &report, since).await;
-    }
-    if is_withdrawn(inbox.as_ref(), held) {
-        // Its worker waits for GitHub's answer about the runner and then ends the machine; if it
-        // died, the reaper does after the claim's lease. Taking over would only restart the wait.
-        return Ok(Processed::Again { at: stack.now().after(stack.limits.row_look_again) });
-    }
-    match (registers_by(inbox.as_ref(), held), seen.next_look) {
-        (Some(by), _) => resume_prepared(service, &seen.job, held, &record, &report, by).await,
-        // Its worker has just named the machine, and is about to tell the agent.
-        (None, Some(at)) if stack.now() < at => Ok(Processed::Again { at }),
-        (None, _) => free(service, &seen.job, held, Setback::WorkerLost).await,
-    }
-}
-
-/// Whether the worker has withdrawn the assignment that it gave to the agent.
-fn is_withdrawn(inbox: Option<&Inbox>, held: &JobMachine) -> bool {
-    let order = inbox.map(|inbox| &inbox.order);
-    matches!(order, Some(Order::Withdrawn(order)) if order.generation == held.generation)
-}
-
-/// Until when the agent may register the runner, if it has an assignment.
-fn registers_by(inbox: Option<&Inbox>, held: &JobMachine) -> Option<Timestamp> {
-    match &inbox?.order {
-        Order::Assigned(assignment) if assignment.generation == held.generation => {
-            assignment.register_by
+    let (mail, max_runtime) = ((inbox.as_ref(), &report), stack.max_runtime(&owner));
+    match left(&record, mail, seen.next_look, max_runtime, stack.now(), &stack.limits) {
+        LeftAction::LookAgain(at) => Ok(Processed::Again { at }),
+        LeftAction::Untold => free(service, job, held, Setback::WorkerLost).await,
+        LeftAction::Listens { since } => check_listening(service, job, held, &report, since).await,
+        LeftAction::MarkRunning(event) => {
+            let _ = transition::latest(stack, &record, &event, until).await?;
+            Ok(Processed::Done)
         }
-        Order::Assigned(_) | Order::Withdrawn(_) => None,
-    }
-}
-
-/// Handles a machine whose agent has the assignment, and whose record is not yet marked as running.
-async fn resume_prepared<P: Ports, J: JobForge>(
-    service: &Service<'_, P, J>,
-    job: &Job,
-    held: &JobMachine,
-    record: &Record,
-    report: &Report,
-    by: Timestamp,
-) -> Result<Processed, Fault> {
-    let stack = service.stack;
-    if report.signal(SignalKind::Registered, held.generation).is_some() {
-        let now = stack.now();
-        let owner = owner_of(&job.id);
-        let event = InstanceEvent::Registered {
-            generation: held.generation,
-            claim: match &record.state {
-                State::Claimed { claim, .. } => Some(claim.clone()),
-                _ => None,
-            },
-            at: now,
-            deadline: now.after(stack.max_runtime(&owner)),
-            cap: now.after(stack.limits.hard_cap),
-            owner,
-        };
-        let _ = latest(stack, record, &event, service.patience()).await?;
-        return Ok(Processed::Done);
-    }
-    let over = by.after(stack.limits.clock_skew);
-    if stack.now() < over {
-        return Ok(Processed::Again { at: over });
-    }
-    // The agent registers nothing after its deadline. If GitHub gave a job to a runner that
-    // registered before, the facts of that job will name the runner.
-    let deletion = stack.ports.forge().delete(&held.runner).await;
-    match after_removal(deletion, Some(by), &stack.limits, stack.now()) {
-        AfterRemoval::End => {
-            tracing::info!(instance_id = %record.id, "listener did not register in time");
-            worker::condemn(stack, &owner_of(&job.id), record, EndReason::FailedChecks).await;
-            free(service, job, held, Setback::NeverRegistered).await
-        }
-        AfterRemoval::Running | AfterRemoval::GiveBack | AfterRemoval::AskAgain { .. } => {
-            Ok(Processed::Again { at: stack.now().after(stack.limits.release_retry) })
+        LeftAction::DeleteRunner { register_by } => {
+            let deletion = stack.ports.forge().delete(&held.runner).await;
+            let (answer, now) = ((deletion, register_by), stack.now());
+            match left_after_removal(&owner, held.generation, answer, now, &stack.limits) {
+                Ok(event) => {
+                    tracing::info!(instance_id = %record.id, "listener did not register in time");
+                    worker::write(stack, &record, &event).await;
+                    free(service, job, held, Setback::NeverRegistered).await
+                }
+                Err(at) => Ok(Processed::Again { at }),
+            }
         }
     }
 }
 
 /// Checks on a runner that listens while its job still waits. Asks GitHub about the job after a
-/// while, or at once if the listener has ended. Frees the row of a runner that works for another
-/// job, even if that job is unknown, because jobs without a row take runners too.
+/// while, or at once if the listener has ended, and frees the row of a runner that is of no use.
 async fn check_listening<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -179,32 +121,20 @@ async fn check_listening<P: Ports, J: JobForge>(
     since: Timestamp,
 ) -> Result<Processed, Fault> {
     let stack = service.stack;
-    let has = |kind| report.signal(kind, held.generation).is_some();
-    let has_ended = has(SignalKind::ListenerEnded);
-    let patience = register_by(stack, since, CheckKind::Warm).after(stack.limits.clock_skew);
-    if stack.now() < patience && !has_ended {
-        return Ok(Processed::Again { at: patience });
+    let runner = left_listening(report, held.generation, since, stack.now(), &stack.limits);
+    if let ListeningRunner::IsPatient(at) = runner {
+        return Ok(Processed::Again { at });
     }
     if !finish::is_queued(service, job).await? {
         return Ok(Processed::Done);
     }
-    let started = report.signal(SignalKind::JobStarted, held.generation);
-    if has_ended {
-        let setback = if started.is_some() { Setback::RunnerTaken } else { Setback::ListenerEnded };
-        return free(service, job, held, setback).await;
+    match runner {
+        ListeningRunner::HasEnded => free(service, job, held, Setback::ListenerEnded).await,
+        ListeningRunner::IsTaken => free(service, job, held, Setback::RunnerTaken).await,
+        ListeningRunner::Waits | ListeningRunner::IsPatient(_) => {
+            Ok(Processed::Again { at: stack.now().after(stack.limits.row_look_again) })
+        }
     }
-    let skew = stack.limits.clock_skew;
-    let begun = started.map(|started| started.happened(since, stack.now(), skew));
-    if begun.is_some_and(|begun| stack.now() >= begun.after(taken_after(stack))) {
-        return free(service, job, held, Setback::RunnerTaken).await;
-    }
-    Ok(Processed::Again { at: stack.now().after(stack.limits.row_look_again) })
-}
-
-/// How long a runner may work for an unknown job before its own job is served again. GitHub may
-/// report the job later than the runner does, and that job may have a machine to exchange.
-fn taken_after<P: Ports>(stack: &Stack<P>) -> Duration {
-    stack.limits.fleet_validation + stack.limits.clock_skew
 }
 
 /// Releases a machine that is of no use to its job, and has the job served again.

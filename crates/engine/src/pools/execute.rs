@@ -14,7 +14,7 @@ use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{AfterWarmUp, Authority, InstanceEvent, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::pool::{
-    Action, ActionTaken, Journal, MachineEnding, Note, StopWhy, hot_deadline,
+    Action, ActionTaken, Journal, MachineEnding, Note, StopWhy, found_stopped, hot_deadline,
 };
 use bullpen_core::ports::{Clock, Fault, Ids, Ports, StopOrder};
 use bullpen_core::sabotage;
@@ -200,13 +200,8 @@ impl<'a, P: Ports> PoolPass<'a, P> {
     }
 
     async fn keep_stopped(&mut self, ids: &[InstanceId]) {
-        let (stack, now) = (self.stack, self.stack.now());
-        let event = InstanceEvent::FoundStopped {
-            at: now,
-            skew: stack.limits.clock_skew,
-            deadline: now.after(stack.limits.idle_stopped),
-            shared: self.is_shared(),
-        };
+        let stack = self.stack;
+        let event = found_stopped(self.is_shared(), stack.now(), &stack.limits);
         let (moved, problem) = self.write(ids.iter().map(|id| (id.clone(), event.clone()))).await;
         for record in &moved {
             advertise(stack, record).await;
@@ -242,19 +237,9 @@ impl<'a, P: Ports> PoolPass<'a, P> {
     }
 
     fn stopping(&self, (id, why): &(InstanceId, StopWhy)) -> (InstanceId, InstanceEvent) {
-        let (stack, now) = (self.stack, self.stack.now());
-        let (op, until) = (stack.ports.ids().stop_op(), now.after(stack.limits.stop_fence));
-        let deadline = now.after(stack.limits.warm_up);
-        let event = match why {
-            StopWhy::WarmedUp => InstanceEvent::WarmedUp {
-                pool: self.found.pool.clone(),
-                at: now,
-                into: AfterWarmUp::ToStop { op, until, deadline },
-            },
-            StopWhy::FoundRunning => InstanceEvent::FoundRunning { op, until, deadline },
-            StopWhy::Again => InstanceEvent::StopAgain { op, until },
-        };
-        (id.clone(), event)
+        let stack = self.stack;
+        let op = stack.ports.ids().stop_op();
+        (id.clone(), why.event(&self.found.pool, op, stack.now(), &stack.limits))
     }
 
     /// Stores the journal if anything in it is new, and reports the cycle.

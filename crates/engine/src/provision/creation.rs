@@ -1,4 +1,4 @@
-//! Creation: intent → launch → record → validate.
+//! Creation: intent → launch → record.
 //!
 //! A process stores the intent before it launches, and the launch is idempotent on the intent:
 //! after a lost answer the process launches again, and the cloud starts no second set of machines.
@@ -9,7 +9,6 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bullpen_core::claim::{CheckKind, StepOutcome};
 use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::{Ceiling, CeilingReached, Intent, LaunchRequest};
 use bullpen_core::ids::{IntentId, RequestId, Revision};
@@ -17,9 +16,10 @@ use bullpen_core::instance::{InstanceFacts, Owner, Record};
 use bullpen_core::ports::{Fault, Launched, Ledger, Machine, Ports, Recorded, Reserved, Written};
 use bullpen_core::request::{Request, TypePattern};
 use bullpen_core::sabotage;
+use bullpen_core::tenure::Won;
 use futures_util::future::join_all;
 
-use super::worker::{self, AcquiredBy, AttemptOutcome, HeldMachine, Terms};
+use super::worker::{self, AttemptOutcome, HeldMachine, Terms};
 use crate::Stack;
 use crate::progress::ProgressEvent;
 use crate::retry::{Backoff, retry_until};
@@ -80,8 +80,9 @@ pub async fn create<P: Ports>(
     (terms.tell)(ProgressEvent::Launching { machines: count });
     let records = launch_and_record(stack, terms.request.into(), &reserved).await?;
     let any_came = !records.is_empty();
-    let validated = join_all(records.into_iter().map(|record| validate(stack, terms, record)));
-    let ready = validated.await.into_iter().flatten().collect();
+    let won = records.into_iter().filter_map(Won::held);
+    let prepared = join_all(won.map(|won| worker::prepare(stack, terms, won))).await;
+    let ready = prepared.into_iter().filter_map(AttemptOutcome::ready).collect();
     Ok(Some(Created { ready, any_came }))
 }
 
@@ -329,35 +330,5 @@ pub(crate) async fn return_rest<P: Ports>(stack: &Stack<P>, intent: &Intent) {
         && let Err(fault) = ledger.give_back(&intent).await
     {
         tracing::info!(%fault, "reservation left for the reconciler to return");
-    }
-}
-
-/// Assigns a created machine to its request and waits until it listens.
-pub(super) async fn validate<P: Ports>(
-    stack: &Stack<P>,
-    terms: &Terms<'_>,
-    record: Record,
-) -> Option<HeldMachine> {
-    let register_by = worker::register_by(stack, stack.now(), CheckKind::Created);
-    let mut held = HeldMachine::new(record, None, AcquiredBy::Created);
-    let mut outcome = worker::assign(stack, terms, &held.record, register_by).await;
-    if outcome == StepOutcome::Done {
-        held.assigned = terms.elapsed(stack);
-        outcome = terms.report_watcher.watch(stack, &held.record, CheckKind::Created).await;
-    }
-    match outcome {
-        StepOutcome::Done => Some(worker::ready(stack, terms, held)),
-        StepOutcome::Failed(failure) => {
-            match worker::remove(stack, terms, held, register_by, failure).await {
-                AttemptOutcome::Ready(held) => Some(held),
-                AttemptOutcome::TryAnother | AttemptOutcome::Closed(_) => None,
-            }
-        }
-        // The failing request, or the reaper, takes the machine back.
-        StepOutcome::Lost
-        | StepOutcome::StartRefused
-        | StepOutcome::StartFailed
-        | StepOutcome::Systemic(_)
-        | StepOutcome::Excused(_) => None,
     }
 }

@@ -10,16 +10,16 @@ use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bullpen_core::claim::{Check, CheckKind, ReportWatch, StepOutcome, check, excuse};
+use bullpen_core::claim::{ReportWatch, check};
 use bullpen_core::ids::MailboxKey;
 use bullpen_core::instance::Record;
 use bullpen_core::mailbox::ReportRead;
 use bullpen_core::ports::{Mailbox, Ports};
+use bullpen_core::tenure::{PrepareInput, register_by};
 use bullpen_core::time::Timestamp;
 use futures_util::future::select_all;
 use tokio::sync::{Notify, oneshot};
 
-use super::worker::register_by;
 use crate::Stack;
 use crate::reports::believed;
 
@@ -43,7 +43,7 @@ struct Watching {
     was_read: bool,
     /// When the watcher gives up on a store that does not answer.
     give_up: Timestamp,
-    answer: oneshot::Sender<StepOutcome>,
+    answer: oneshot::Sender<PrepareInput>,
 }
 
 impl ReportWatcher {
@@ -53,21 +53,21 @@ impl ReportWatcher {
         &self,
         stack: &Stack<P>,
         record: &Record,
-        kind: CheckKind,
-    ) -> StepOutcome {
-        let since = stack.now();
+        watch: ReportWatch,
+    ) -> PrepareInput {
+        let give_up = register_by(watch.kind, watch.since, &stack.limits);
         let (answer, outcome) = oneshot::channel();
         let watching = Watching {
-            watch: ReportWatch { generation: record.generation, since, kind, beat_seen: None },
+            watch,
             record: record.clone(),
             was_read: false,
-            give_up: register_by(stack, since, kind).after(stack.limits.clock_skew),
+            give_up: give_up.after(stack.limits.clock_skew),
             answer,
         };
         self.watches().insert(record.facts.mailbox.clone(), watching);
         self.changed.notify_one();
         // The watcher dropped this watch: the request is over.
-        outcome.await.unwrap_or(StepOutcome::Lost)
+        outcome.await.unwrap_or(PrepareInput::Fenced)
     }
 
     /// Reads and judges all watched reports, again and again. The request drops it at its end.
@@ -121,13 +121,9 @@ impl ReportWatcher {
                 watching.was_read = true;
                 watching.watch.beat_seen = report.as_ref().and_then(|report| report.beat.clone());
             }
-            let outcome = match check(&watching.watch, report.as_ref(), &stack.limits, now) {
-                Check::Passed => StepOutcome::Done,
-                Check::Systemic(why) => excuse(why, watching.record.uses),
-                Check::Failed(failure) => StepOutcome::Failed(failure),
-                Check::Pending => continue,
-            };
-            answer(&mut watches, key, outcome);
+            if let Some(check) = check(&watching.watch, report.as_ref(), &stack.limits, now) {
+                answer(&mut watches, key, PrepareInput::Checked(check));
+            }
         }
     }
 
@@ -139,12 +135,12 @@ impl ReportWatcher {
             .map(|(key, _)| key.clone())
             .collect();
         for key in late {
-            answer(&mut watches, &key, StepOutcome::Systemic(format!("the mailbox is {why}")));
+            answer(&mut watches, &key, PrepareInput::Unanswered(format!("the mailbox is {why}")));
         }
     }
 }
 
-fn answer(watches: &mut BTreeMap<MailboxKey, Watching>, key: &MailboxKey, outcome: StepOutcome) {
+fn answer(watches: &mut BTreeMap<MailboxKey, Watching>, key: &MailboxKey, outcome: PrepareInput) {
     if let Some(watching) = watches.remove(key) {
         // The caller of `watch` may have stopped waiting.
         let _ = watching.answer.send(outcome);

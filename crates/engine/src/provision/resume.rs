@@ -6,13 +6,14 @@
 //!
 //! Not here: whether to resume at all (`entry`).
 
-use bullpen_core::instance::{Record, State, Tier};
+use bullpen_core::instance::{Record, State};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::sabotage;
+use bullpen_core::tenure::Won;
 use futures_util::future::join_all;
 
 use super::creation::{self, CreationError, Reservation};
-use super::worker::{self, AcquiredBy, AttemptOutcome, HeldMachine, Terms};
+use super::worker::{self, AcquiredBy, HeldMachine, Terms};
 use crate::Stack;
 use crate::progress::ProgressEvent;
 use crate::retry::retry_until;
@@ -72,26 +73,16 @@ async fn resume_machine<P: Ports>(
     terms: &Terms<'_>,
     record: Record,
 ) -> Option<HeldMachine> {
-    let created = creation::is_of(terms.request, &record.facts.intent);
     match &record.state {
         State::Running { .. } if sabotage!("resume-forgets-what-runs") => None,
         State::Running { owner, .. } if *owner == terms.owner => {
+            let created = creation::is_of(terms.request, &record.facts.intent);
             let how = if created { AcquiredBy::Created } else { AcquiredBy::Reused };
-            Some(worker::ready(stack, terms, HeldMachine::new(record, None, how)))
+            Some(worker::ready(stack, terms, HeldMachine::new(record, how)))
         }
-        State::Created { owner, .. } if *owner == terms.owner => {
-            creation::validate(stack, terms, record).await
+        _ => {
+            let won = Won::held(record).filter(|won| *won.owner() == terms.owner)?;
+            worker::prepare(stack, terms, won).await.ready()
         }
-        State::Claimed { owner, claim, tier, .. } if *owner == terms.owner => {
-            let how = if *tier == Tier::Stopped { AcquiredBy::Started } else { AcquiredBy::Reused };
-            let (claim, tier) = (claim.clone(), *tier);
-            match worker::prepare(stack, terms, HeldMachine::new(record, Some(claim), how), tier)
-                .await
-            {
-                AttemptOutcome::Ready(held) => Some(held),
-                AttemptOutcome::TryAnother | AttemptOutcome::Closed(_) => None,
-            }
-        }
-        _ => None,
     }
 }

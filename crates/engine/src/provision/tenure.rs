@@ -6,9 +6,10 @@
 use bullpen_core::instance::{InstanceEvent, Owner, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::ports::{Clock, Ledger, Ports, Written};
+use bullpen_core::tenure::{is_marked, registered};
 use futures_util::future::join_all;
 
-use super::worker::{self, HeldMachine};
+use super::worker::HeldMachine;
 use crate::Stack;
 use crate::transition::{self, Moved};
 
@@ -41,41 +42,26 @@ pub(crate) async fn mark_running<P: Ports>(
 }
 
 /// The event that marks a runner as running; `None` unless its record is created or claimed.
-fn registered<P: Ports>(stack: &Stack<P>, held: &HeldMachine) -> Option<InstanceEvent> {
-    let (State::Created { owner, .. } | State::Claimed { owner, .. }) = &held.record.state else {
-        return None;
-    };
-    let now = stack.now();
-    Some(InstanceEvent::Registered {
-        owner: owner.clone(),
-        generation: held.record.generation,
-        claim: held.claim.clone(),
-        at: now,
-        deadline: now.after(stack.max_runtime(owner)),
-        cap: now.after(stack.limits.hard_cap),
-    })
+fn event<P: Ports>(stack: &Stack<P>, record: &Record) -> Option<InstanceEvent> {
+    registered(record, stack.max_runtime(record.state.owner()?), stack.now(), &stack.limits)
 }
 
 /// The record that was read, and the record to store.
 fn running<P: Ports>(stack: &Stack<P>, held: &HeldMachine) -> Option<(Record, Record)> {
-    let next = held.record.on(&registered(stack, held)?).ok()?;
+    let next = held.record.on(&event(stack, &held.record)?).ok()?;
     Some((held.record.clone(), next))
 }
 
 async fn mark_one<P: Ports>(stack: &Stack<P>, held: HeldMachine) -> Option<HeldMachine> {
-    let Some(event) = registered(stack, &held) else {
+    let Some(event) = event(stack, &held.record) else {
         return matches!(held.record.state, State::Running { .. }).then_some(held);
     };
-    let owner = held.record.state.owner();
     let until = stack.now().after(stack.limits.claim_lease);
-    let record = match worker::latest(stack, &held.record, &event, until).await.ok()? {
+    let record = match transition::latest(stack, &held.record, &event, until).await.ok()? {
         Moved::To(record) => record,
-        // Another process of the same request may have marked it, which counts too.
         Moved::Overtaken | Moved::Refused(_) => {
             let fresh = transition::read(stack, &held.record.id, until).await.ok()??;
-            let is_marked =
-                matches!(fresh.state, State::Running { .. }) && fresh.state.owner() == owner;
-            (is_marked && fresh.generation == held.record.generation).then_some(fresh)?
+            is_marked(&fresh, &held.record).then_some(fresh)?
         }
     };
     Some(HeldMachine { record, ..held })

@@ -1,27 +1,23 @@
 //! Claim workers: each turns one idle machine into one of the request's runners, at most once.
 //!
-//! A worker often loses the race for a machine and tries another. It withdraws a machine that fails
-//! its check, asks GitHub to delete the runner, and only then ends the machine. If the cause is
-//! elsewhere, the worker gives the machine back unharmed, unless only the machine's agent reports
-//! that cause and jobs ran on it. The success path calls neither the cloud nor GitHub.
+//! A worker often loses the race for a machine and tries another. With a machine that it has won, it
+//! performs the effects that [`Prepare`] asks for and feeds the answers back.
 //!
-//! Not here: choosing candidates ([`super::pickup`]), the protocol's rules (`core::claim`).
+//! Not here: choosing candidates ([`super::pickup`]), any decision about a machine (`core::tenure`).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bullpen_core::claim::{
-    AfterRemoval, AfterStep, CheckFailure, CheckKind, ClaimStep, StepOutcome, after_removal, next,
-};
-use bullpen_core::ids::{ClaimId, Generation, InstanceId, RunnerGroup, RunnerName};
-use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Owner, Record, State, Tier};
+use bullpen_core::claim::{CheckFailure, CheckKind};
+use bullpen_core::ids::{Generation, InstanceId, RunnerGroup, RunnerName};
+use bullpen_core::instance::{InstanceEvent, Owner, Record};
 use bullpen_core::mailbox::{Assignment, Credential, Order, Withdrawal, WithdrawalMode};
 use bullpen_core::message::Advert;
 use bullpen_core::pickup::{AdvertVerdict, judge};
 use bullpen_core::ports::{ClaimWrite, Clock, Fault, Forge, Ids, Ports, StartOutcome, Written};
 use bullpen_core::request::Request;
 use bullpen_core::request::stranger::OwnRun;
-use bullpen_core::sabotage;
+use bullpen_core::tenure::{Prepare, PrepareEffect, PrepareInput, Won};
 use bullpen_core::time::Timestamp;
 
 use super::entry::{self, Begun};
@@ -46,13 +42,21 @@ pub enum AcquiredBy {
     Created,
 }
 
+impl AcquiredBy {
+    const fn of(kind: CheckKind) -> Self {
+        match kind {
+            CheckKind::Warm => Self::Reused,
+            CheckKind::Started => Self::Started,
+            CheckKind::Created => Self::Created,
+        }
+    }
+}
+
 /// A machine that the request holds, with its runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldMachine {
     /// Its record when this process last read or wrote it.
     pub record: Record,
-    /// The claim by which the request took it; none for a created machine.
-    pub claim: Option<ClaimId>,
     /// How the request got it.
     pub how: AcquiredBy,
     /// When the worker stored its assignment, since the request began.
@@ -63,8 +67,8 @@ pub struct HeldMachine {
 
 impl HeldMachine {
     /// A machine before its assignment.
-    pub(crate) const fn new(record: Record, claim: Option<ClaimId>, how: AcquiredBy) -> Self {
-        Self { record, claim, how, assigned: Duration::ZERO, ready: Duration::ZERO }
+    pub(crate) const fn new(record: Record, how: AcquiredBy) -> Self {
+        Self { record, how, assigned: Duration::ZERO, ready: Duration::ZERO }
     }
 }
 
@@ -77,6 +81,16 @@ pub enum AttemptOutcome {
     TryAnother,
     /// Any other machine would fail too, for this reason.
     Closed(Fault),
+}
+
+impl AttemptOutcome {
+    /// The machine, if its runner listens.
+    pub(super) fn ready(self) -> Option<HeldMachine> {
+        match self {
+            Self::Ready(held) => Some(held),
+            Self::TryAnother | Self::Closed(_) => None,
+        }
+    }
 }
 
 /// What a worker must know of its request or its job.
@@ -149,14 +163,11 @@ pub async fn work<P: Ports>(
 }
 
 async fn attempt<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, advert: &Advert) -> AttemptOutcome {
-    let claim = stack.ports.ids().claim();
-    let record = match take(stack, terms, advert, &claim).await {
-        Ok(Some(record)) => record,
-        Ok(None) => return AttemptOutcome::TryAnother,
-        Err(fault) => return AttemptOutcome::Closed(fault),
-    };
-    let how = if advert.tier == Tier::Stopped { AcquiredBy::Started } else { AcquiredBy::Reused };
-    prepare(stack, terms, HeldMachine::new(record, Some(claim), how), advert.tier).await
+    match take(stack, terms, advert).await {
+        Ok(Some(won)) => prepare(stack, terms, won).await,
+        Ok(None) => AttemptOutcome::TryAnother,
+        Err(fault) => AttemptOutcome::Closed(fault),
+    }
 }
 
 /// Claims a candidate. A message of the first version names no generation, so the worker reads the
@@ -165,8 +176,7 @@ pub(crate) async fn take<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     advert: &Advert,
-    claim: &ClaimId,
-) -> Result<Option<Record>, Fault> {
+) -> Result<Option<Won>, Fault> {
     let until = terms.request.deadline;
     let seen = match advert.generation {
         Some(generation) => generation,
@@ -175,7 +185,7 @@ pub(crate) async fn take<P: Ports>(
             _ => return Ok(None),
         },
     };
-    claim_seen(stack, terms, (&advert.id, seen), claim).await
+    claim_seen(stack, terms, (&advert.id, seen)).await
 }
 
 /// Claims a machine at the generation that the worker saw.
@@ -183,14 +193,13 @@ pub(crate) async fn claim_seen<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     (id, seen): (&InstanceId, Generation),
-    claim: &ClaimId,
-) -> Result<Option<Record>, Fault> {
+) -> Result<Option<Won>, Fault> {
     let now = stack.now();
     let write = ClaimWrite {
         id: id.clone(),
         seen,
         owner: terms.owner.clone(),
-        claim: claim.clone(),
+        claim: stack.ports.ids().claim(),
         trust: terms.request.trust.clone(),
         at: now,
         margin: stack.limits.not_claimable_before_deadline,
@@ -206,50 +215,61 @@ fn is_wanted<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: &Record) -> 
     })
 }
 
-/// Takes a claimed machine through the steps of the claim protocol.
+/// Makes a runner of a machine that is won: performs one effect of [`Prepare`] after the other.
 pub(crate) async fn prepare<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
-    mut held: HeldMachine,
-    tier: Tier,
+    won: Won,
 ) -> AttemptOutcome {
-    let register_by = register_by(stack, stack.now(), watched(held.how));
-    let mut step = ClaimStep::Assign;
+    let mut held = HeldMachine::new(won.record().clone(), AcquiredBy::of(won.kind()));
+    let mut prepare = Prepare::new(won, stack.now(), &stack.limits);
+    let mut input = PrepareInput::Begun;
     loop {
-        let outcome = match step {
-            ClaimStep::Claim => StepOutcome::Done,
-            ClaimStep::Assign => assign(stack, terms, &held.record, register_by).await,
-            ClaimStep::Start => start(stack, &held.record).await,
-            ClaimStep::Check => {
+        input = match prepare.on(input, stack.now(), &stack.limits) {
+            PrepareEffect::Assign { register_by } => {
+                assign(stack, terms, &held.record, register_by).await
+            }
+            PrepareEffect::Start => PrepareInput::Started(start(stack, &held.record).await),
+            PrepareEffect::Watch(watch) => {
                 held.assigned = terms.elapsed(stack);
-                terms.report_watcher.watch(stack, &held.record, watched(held.how)).await
+                terms.report_watcher.watch(stack, &held.record, watch).await
             }
-        };
-        match next(step, tier, outcome) {
-            AfterStep::Go(following) => step = following,
-            AfterStep::Ready => return AttemptOutcome::Ready(ready(stack, terms, held)),
-            AfterStep::TryAnother => return AttemptOutcome::TryAnother,
-            AfterStep::GiveBack => {
-                give_back_unstarted(stack, &terms.owner, &held.record).await;
-                return AttemptOutcome::TryAnother;
-            }
-            AfterStep::CloseAttempt(why) => {
-                if sabotage!("outage-ends-machines") {
-                    condemn(stack, &terms.owner, &held.record, EndReason::FailedChecks).await;
+            PrepareEffect::ReadRecord => {
+                let found = found(stack, terms, &held.record).await;
+                if let Some(fresh) = &found {
+                    held.record = fresh.clone();
                 }
-                give_back(stack, &terms.owner, &held.record).await;
-                return AttemptOutcome::Closed(Fault::Unavailable(why));
+                PrepareInput::Found(found)
             }
-            AfterStep::Remove(failure) => {
-                return remove(stack, terms, held, register_by, failure).await;
+            PrepareEffect::Withdraw(failure) => {
+                tell_of(stack, terms, &held.record, failure).await;
+                drain(stack, &held.record).await
             }
-            AfterStep::RemoveAndClose(why) => {
-                return match remove(stack, terms, held, register_by, CheckFailure::Excused).await {
-                    AttemptOutcome::TryAnother => AttemptOutcome::Closed(Fault::Unavailable(why)),
-                    other => other,
-                };
+            PrepareEffect::DeleteRunner => {
+                let runner = terms.runner_on(stack, &held.record);
+                PrepareInput::Deleted(stack.ports.forge().delete(&runner).await)
             }
-        }
+            PrepareEffect::WaitUntil(at) => {
+                let wait = at.since(stack.now()).max(Duration::from_millis(1));
+                stack.ports.clock().sleep(wait).await;
+                PrepareInput::Waited
+            }
+            PrepareEffect::Write(event) => {
+                let written = write(stack, &held.record, &event).await;
+                let is_written = written.is_some();
+                held.record = written.unwrap_or(held.record);
+                PrepareInput::Written(is_written)
+            }
+            PrepareEffect::Return => {
+                if let Err(fault) = release::finish_unstarted(stack, &held.record).await {
+                    tracing::info!(instance_id = %held.record.id, %fault, "left for the reaper");
+                }
+                PrepareInput::Returned
+            }
+            PrepareEffect::Ready => return AttemptOutcome::Ready(ready(stack, terms, held)),
+            PrepareEffect::TryAnother => return AttemptOutcome::TryAnother,
+            PrepareEffect::Close(why) => return AttemptOutcome::Closed(Fault::Unavailable(why)),
+        };
     }
 }
 
@@ -264,31 +284,13 @@ pub(super) fn ready<P: Ports>(
     HeldMachine { ready, ..held }
 }
 
-const fn watched(how: AcquiredBy) -> CheckKind {
-    match how {
-        AcquiredBy::Reused => CheckKind::Warm,
-        AcquiredBy::Started => CheckKind::Started,
-        AcquiredBy::Created => CheckKind::Created,
-    }
-}
-
-/// When an agent must give up an unregistered listener; the check is over by then.
-pub fn register_by<P: Ports>(stack: &Stack<P>, now: Timestamp, kind: CheckKind) -> Timestamp {
-    let limits = &stack.limits;
-    now.after(match kind {
-        CheckKind::Warm => limits.assignment_acknowledged + limits.registration,
-        CheckKind::Started => limits.first_beat_stopped + limits.registration_stopped,
-        CheckKind::Created => limits.fleet_validation,
-    })
-}
-
-/// Stores the assignment in the mailbox. `Lost`: another process has fenced this one since.
-pub async fn assign<P: Ports>(
+/// Stores the assignment in the mailbox.
+async fn assign<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     record: &Record,
     register_by: Timestamp,
-) -> StepOutcome {
+) -> PrepareInput {
     let order = Order::Assigned(Assignment {
         generation: record.generation,
         owner: terms.owner.clone(),
@@ -304,56 +306,15 @@ pub async fn assign<P: Ports>(
     });
     let key = &record.facts.mailbox;
     if let Ok(Written::Won(_)) = terms.order_batcher.post(key, &order).await {
-        return StepOutcome::Done;
+        return PrepareInput::Assigned;
     }
-    match mail::post(stack, key, &order, register_by).await {
-        Ok(PostOutcome::Stored(_)) => StepOutcome::Done,
-        Ok(PostOutcome::Overtaken(_)) => StepOutcome::Lost,
-        Err(fault) => StepOutcome::Systemic(format!("the mailbox is {fault}")),
-    }
+    posted(mail::post(stack, key, &order, register_by).await, PrepareInput::Assigned)
 }
 
-async fn start<P: Ports>(stack: &Stack<P>, record: &Record) -> StepOutcome {
-    match stack.fleet().start_one(&record.id).await {
-        // Without an answer the start may have landed. The check decides: it fails a machine that
-        // never beats.
-        Ok(StartOutcome::Starting) | Err(Fault::Unavailable(_)) => StepOutcome::Done,
-        Ok(StartOutcome::NoCapacity) => {
-            let offering = record.facts.offering();
-            tracing::info!(%offering, "cloud has no capacity for offering");
-            stack.shortages().remember(offering, &stack.limits, stack.now());
-            StepOutcome::StartRefused
-        }
-        Ok(StartOutcome::Failed(_)) => StepOutcome::StartFailed,
-        Err(_) => StepOutcome::StartRefused,
-    }
-}
-
-/// Withdraws the assignment, asks GitHub to delete the runner, and does what follows from the
-/// answer.
-pub async fn remove<P: Ports>(
-    stack: &Stack<P>,
-    terms: &Terms<'_>,
-    held: HeldMachine,
-    register_by: Timestamp,
-    failure: CheckFailure,
-) -> AttemptOutcome {
-    let record = &held.record;
-    match still_ours(stack, terms, record).await {
-        Some(fresh) if matches!(fresh.state, State::Running { .. }) => {
-            let held = HeldMachine { record: fresh, ..held };
-            return AttemptOutcome::Ready(ready(stack, terms, held));
-        }
-        Some(_) => {}
-        None => return AttemptOutcome::TryAnother,
-    }
-    tracing::info!(instance_id = %record.id, ?failure, "a machine failed its checks");
-    let why = failure_text(stack, record, failure).await;
-    terms.note_failure(format!("{} was not used: {why}", record.id));
-    (terms.tell)(ProgressEvent::Failed { instance: record.id.clone(), why });
-    let register_by = failure.may_register().then_some(register_by);
+/// Stores the withdrawal of the record's generation in the mailbox.
+async fn drain<P: Ports>(stack: &Stack<P>, record: &Record) -> PrepareInput {
     let now = stack.now();
-    let drain = Order::Withdrawn(Withdrawal {
+    let order = Order::Withdrawn(Withdrawal {
         generation: record.generation,
         mode: WithdrawalMode::Drain,
         at: now,
@@ -361,148 +322,68 @@ pub async fn remove<P: Ports>(
         removal_token: stack.removal_token.clone(),
     });
     let until = now.after(stack.limits.claim_lease);
-    match mail::post(stack, &record.facts.mailbox, &drain, until).await {
-        Ok(PostOutcome::Stored(_)) => {}
-        // Fenced, or the store is away: the process that fenced us, or the reaper, continues.
-        Ok(PostOutcome::Overtaken(_)) | Err(_) => return AttemptOutcome::TryAnother,
-    }
-    let runner = terms.runner_on(stack, record);
-    loop {
-        let deletion = stack.ports.forge().delete(&runner).await;
-        match after_removal(deletion, register_by, &stack.limits, stack.now()) {
-            // A job can take another machine. The release handshake asks GitHub again and ends this
-            // one.
-            AfterRemoval::AskAgain { .. }
-                if terms.begun.is_none() && held.how == AcquiredBy::Started =>
-            {
-                give_back(stack, &terms.owner, record).await;
-                return AttemptOutcome::TryAnother;
-            }
-            AfterRemoval::AskAgain { at } => {
-                let wait = at.since(stack.now()).max(Duration::from_millis(1));
-                stack.ports.clock().sleep(wait).await;
-            }
-            AfterRemoval::End => {
-                let why = match failure {
-                    CheckFailure::Excused => EndReason::Untrusted,
-                    _ => EndReason::FailedChecks,
-                };
-                condemn(stack, &terms.owner, record, why).await;
-                return AttemptOutcome::TryAnother;
-            }
-            AfterRemoval::Running => return AttemptOutcome::Ready(ready(stack, terms, held)),
-            AfterRemoval::GiveBack => {
-                give_back(stack, &terms.owner, record).await;
-                let why = "GitHub did not say whether a runner is deleted";
-                return AttemptOutcome::Closed(Fault::unavailable(why));
-            }
-        }
+    posted(mail::post(stack, &record.facts.mailbox, &order, until).await, PrepareInput::Withdrawn)
+}
+
+/// The answer of the mailbox, `stored` if it stored the order.
+fn posted(answer: Result<PostOutcome, Fault>, stored: PrepareInput) -> PrepareInput {
+    match answer {
+        Ok(PostOutcome::Stored(_)) => stored,
+        Ok(PostOutcome::Overtaken(_)) => PrepareInput::Fenced,
+        Err(fault) => PrepareInput::Unanswered(format!("the mailbox is {fault}")),
     }
 }
 
-/// The failure for people, with what the agent reported about it.
-async fn failure_text<P: Ports>(
-    stack: &Stack<P>,
-    record: &Record,
-    failure: CheckFailure,
-) -> String {
-    // One read is enough, because the failure is known without the report.
-    let report = reports::of(stack, record, stack.now()).await.unwrap_or_default();
-    failure.told(report.as_ref())
+async fn start<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<StartOutcome, Fault> {
+    let answer = stack.fleet().start_one(&record.id).await;
+    if answer == Ok(StartOutcome::NoCapacity) {
+        let offering = record.facts.offering();
+        tracing::info!(%offering, "cloud has no capacity for offering");
+        stack.shortages().remember(offering, &stack.limits, stack.now());
+    }
+    answer
 }
 
-/// The record as it is now, if this process may still decide about it. Another process of the same
-/// request may have seen the listener, and may have marked the machine as running.
-async fn still_ours<P: Ports>(
+/// Tells people why a machine is not used, with what its agent reported about it.
+async fn tell_of<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     record: &Record,
-) -> Option<Record> {
+    failure: CheckFailure,
+) {
+    tracing::info!(instance_id = %record.id, ?failure, "a machine failed its checks");
+    // One read is enough, because the failure is known without the report.
+    let report = reports::of(stack, record, stack.now()).await.unwrap_or_default();
+    let why = failure.told(report.as_ref());
+    terms.note_failure(format!("{} was not used: {why}", record.id));
+    (terms.tell)(ProgressEvent::Failed { instance: record.id.clone(), why });
+}
+
+/// The record as it is now. `None`: it cannot be read, or another process works on the request.
+async fn found<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: &Record) -> Option<Record> {
     if let Some(begun) = terms.begun
         && entry::is_superseded(stack, begun).await
     {
         return None;
     }
     let until = stack.now().after(stack.limits.release_retry);
-    let fresh = transition::read(stack, &record.id, until).await.ok()??;
-    let ours = fresh.generation == record.generation && fresh.state.owner() == Some(&terms.owner);
-    ours.then_some(fresh)
+    transition::read(stack, &record.id, until).await.ok()?
 }
 
-/// Condemns a machine in its owner's name. If this fails, the reaper takes it after its deadline.
-pub(crate) async fn condemn<P: Ports>(
-    stack: &Stack<P>,
-    owner: &Owner,
-    record: &Record,
-    why: EndReason,
-) {
-    let authority = Authority::Owner { owner: owner.clone(), generation: record.generation };
-    let event = InstanceEvent::Condemned { authority, why, at: stack.now() };
-    let until = stack.now().after(stack.limits.claim_lease);
-    if let Err(fault) = latest(stack, record, &event, until).await {
-        tracing::info!(instance_id = %record.id, %fault, "left for the reaper to end");
-    }
-}
-
-/// Takes a machine back in its owner's name; the release handshake continues from there.
-pub(crate) async fn give_back<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) {
-    withdraw(stack, owner, record).await;
-}
-
-/// Takes back a stopped machine that was not started. Nothing ran on it, so one pass of the
-/// handshake makes it idle again. A process that makes a later pass does not know that, and ends
-/// the machine.
-async fn give_back_unstarted<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) {
-    if let Some(record) = withdraw(stack, owner, record).await
-        && let Err(fault) = release::finish_unstarted(stack, &record).await
-    {
-        tracing::info!(instance_id = %record.id, %fault, "left for the reaper to release");
-    }
-}
-
-/// Fences an owner out of a machine that does not run for it yet; returns the stored record.
-async fn withdraw<P: Ports>(stack: &Stack<P>, owner: &Owner, record: &Record) -> Option<Record> {
-    let now = stack.now();
-    let event = InstanceEvent::Withdrawn {
-        authority: Authority::Owner { owner: owner.clone(), generation: record.generation },
-        warm: true,
-        at: now,
-        cap: now.after(stack.limits.hard_cap),
-    };
-    let until = now.after(stack.limits.claim_lease);
-    match latest(stack, record, &event, until).await {
-        Ok(Moved::To(record)) => Some(record),
-        Ok(Moved::Overtaken | Moved::Refused(_)) => None,
-        Err(fault) => {
-            tracing::info!(instance_id = %record.id, %fault, "left for the reaper to release");
-            None
-        }
-    }
-}
-
-/// Applies an owner's event to the record as it is now, unless the machine runs by now. A renewal
-/// in between is no obstacle; the event's own generation and nonce keep a fenced owner out.
-pub async fn latest<P: Ports>(
+/// Writes an owner's event on a machine that does not run for the owner yet; returns the stored record.
+/// If this fails, the reaper continues after the machine's deadline.
+pub(crate) async fn write<P: Ports>(
     stack: &Stack<P>,
     record: &Record,
     event: &InstanceEvent,
-    until: Timestamp,
-) -> Result<Moved, Fault> {
-    let mut seen = record.clone();
-    loop {
-        match transition::apply(stack, &seen, event, until).await? {
-            Moved::Overtaken if stack.now() < until => {
-                match transition::read(stack, &record.id, until).await? {
-                    Some(fresh) if is_same_tenure(&fresh, record) => seen = fresh,
-                    _ => return Ok(Moved::Overtaken),
-                }
-            }
-            moved => return Ok(moved),
+) -> Option<Record> {
+    let until = stack.now().after(stack.limits.claim_lease);
+    match transition::latest(stack, record, event, until).await {
+        Ok(Moved::To(record)) => Some(record),
+        Ok(Moved::Overtaken | Moved::Refused(_)) => None,
+        Err(fault) => {
+            tracing::info!(instance_id = %record.id, %fault, event = event.name(), "left for the reaper");
+            None
         }
     }
-}
-
-fn is_same_tenure(fresh: &Record, known: &Record) -> bool {
-    fresh.generation == known.generation
-        && matches!(fresh.state, State::Created { .. } | State::Claimed { .. })
 }

@@ -7,16 +7,16 @@
 //! within the bounds of a [`Config`] and reports the shortest way to one that breaks a [`Property`].
 //!
 //! *Production code*, called as it is: every change of the record (`Record::on`, with its authorities
-//! and proofs), every change of the inbox (`Inbox::accept`), every conclusion that nobody listens
-//! (`prove_unexposed`), the claim protocol (`core::claim`: `next`, `check`, `after_removal`), the
-//! agent's whole life (`bullpen_agent::agent_life::AgentLife`, with `react`).
+//! and proofs), every change of the inbox (`Inbox::accept`), every conclusion that no listener is left
+//! (`prove_unexposed`), every decision about a tenure (`core::tenure`: `settle`, `Prepare`, `due`,
+//! `end_of_tenure`, `Release`, with the checks of `core::claim`), every decision of a pool's manager
+//! (`core::pool::plan`), the agent's whole life (`bullpen_agent::agent_life::AgentLife`, with `react`).
 //!
-//! *Mirrors of production code*: the order of calls of `engine::provision::worker` (`claimer`),
-//! `engine::release` (`releaser`, `hand`), `engine::reap` and `engine::reconcile` (`reaper`), the
-//! small loop around a life in `bullpen_agent::agent` (`agent`), and the condition of a ledger's write,
-//! which is the revision. The engine is `async` code over ports and cannot be stepped as a function;
-//! the seeds of the simulator run it as it is. The pool's manager (`manager`) mirrors the protocol's
-//! text: the engine has none yet.
+//! *Mirrors of production code*: performing the effects that a tenure or a plan asks for, as
+//! `engine::provision::worker` (`claimer`), `engine::release`, `engine::reap` and `engine::reconcile`
+//! (`release`), and `engine::pools` (`manager`) do, the small loop around a life in `bullpen_agent::agent` (`agent`),
+//! and the condition of a ledger's write, which is the revision. The engine is `async` code over ports
+//! and cannot be stepped as a function; the seeds of the simulator run it as it is.
 //!
 //! *Time* is a few ticks; every deadline that matters is one tick away, and the clock skew is one tick,
 //! by which the agent's clock is behind. *Bounds*: claims, ticks, faults, restarts, jobs.

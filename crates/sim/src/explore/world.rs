@@ -229,10 +229,16 @@ impl ExploredWorld {
     /// Stores a record. Instants that only people read are left out, so that they tell no states apart.
     pub(super) fn overwrite(&mut self, mut next: Record) {
         match &mut next.state {
-            State::Running { since, .. } | State::Terminating { since, .. } => *since = at(0),
+            State::Terminating { since, .. } => *since = at(0),
+            // No owner's time ends here while its job runs.
+            State::Running { since, deadline, cap, .. } => {
+                (*since, *deadline, *cap) = (at(0), never(), never());
+            }
             // An idle machine is claimed long before its deadline, or never.
             State::Idle { since, deadline, .. } => (*since, *deadline) = (at(0), never()),
             State::Releasing { cap, .. } => *cap = never(),
+            // A machine that is being stopped is stopped long before its deadline, or never.
+            State::Stopping { deadline, .. } => *deadline = never(),
             _ => {}
         }
         next.revision = Revision(self.record.0.revision.0 + 1);

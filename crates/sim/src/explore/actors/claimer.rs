@@ -1,78 +1,62 @@
-//! A claim worker, and its request behind it: `engine::provision::worker` step by step.
+//! A claim worker, and its request behind it.
 //!
-//! What follows what is `core::claim::next`; what a report shows is `core::claim::check`; what GitHub's
-//! answer means is `core::claim::after_removal`. Applying an event to "the record as it is now, if it
-//! is still the same tenure" is one step here, as any number of lost races in between end the same way.
+//! What became of a claim without an answer is `core::tenure::settle`; every decision after a won claim is
+//! [`Prepare`]. The worker performs the effects on the explored world, as `engine::provision::worker` does
+//! on the ports, each as a step of its own. Writing an event on "the record as it is now, if it is still
+//! the same tenure" is one step, as any number of lost races in between end the same way.
 //!
 //! Not here: choosing a candidate (there is one machine).
 
-use bullpen_core::claim::{
-    AfterRemoval, AfterStep, Check, CheckFailure, CheckKind, ClaimStep, ReportWatch, StepOutcome,
-    after_removal, check, excuse, next,
-};
+use bullpen_core::claim::{ReportWatch, check};
 use bullpen_core::ids::{ClaimId, Generation, TrustGroup};
-use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Owner, Record, State, Tier};
+use bullpen_core::instance::{InstanceEvent, Owner, Record, State};
+use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::{Assignment, Credential, Order, Secret, Withdrawal, WithdrawalMode};
+use bullpen_core::ports::{ClaimWrite, StartOutcome};
+use bullpen_core::tenure::{
+    Prepare, PrepareEffect, PrepareInput, SettledClaim, Won, is_same_tenure, registered, settle,
+};
+use bullpen_core::time::Timestamp;
 
 use super::Steps;
 use super::cloud::deletions;
 use crate::explore::Config;
+use crate::explore::fingerprint::Part;
 use crate::explore::rules::Rule;
-use crate::explore::world::{ExploredWorld, at, limits, never, owner, runner};
+use crate::explore::world::{ExploredWorld, LedgerRow, at, limits, never, owner, runner};
 
-/// What a claimer is about to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(in crate::explore) enum Doing {
+/// A claim worker, by what it is about to do.
+#[derive(Clone, Debug, Default, Hash)]
+pub(in crate::explore) enum Claimer {
     /// To claim an idle machine.
     #[default]
-    Claim,
+    Claims,
     /// To find out whether its claim landed.
-    Settle,
-    Assign,
-    Start,
-    Check,
-    /// It listens: to be marked as running.
-    Mark,
-    /// It failed its checks: to look whether it is still ours. Whether it may still register.
-    Look(bool),
-    Drain(bool),
-    Delete(bool),
-    Condemn,
-    GiveBack,
+    Settles,
+    /// To perform an effect.
+    Performs(Part<Attempt>),
 }
 
-/// One claimer and what it remembers of its claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::explore) struct Claimer {
-    pub(in crate::explore) doing: Doing,
-    pub(in crate::explore) generation: Generation,
-    tier: Tier,
-    /// The tick at which the assignment was made up.
-    since: u8,
-}
-
-impl Default for Claimer {
-    fn default() -> Self {
-        let (doing, generation) = (Doing::Claim, Generation(0));
-        Self { doing, generation, tier: Tier::Released, since: 0 }
-    }
+/// A worker's attempt at the machine that it believes to have won.
+#[derive(Clone, Debug, Hash)]
+pub(in crate::explore) struct Attempt {
+    prepare: Prepare,
+    effect: PrepareEffect,
+    /// The record as it last read or wrote it.
+    known: Part<LedgerRow>,
 }
 
 impl Claimer {
-    /// Whether it believes that it holds the machine.
-    pub(in crate::explore) const fn holds(&self) -> bool {
-        !matches!(self.doing, Doing::Claim | Doing::Settle)
-    }
-
-    const fn watched(&self) -> CheckKind {
-        match self.tier {
-            Tier::Stopped => CheckKind::Started,
-            Tier::Hot | Tier::Released => CheckKind::Warm,
+    /// The generation at which it believes that it holds the machine.
+    pub(in crate::explore) fn holds(&self) -> Option<Generation> {
+        match self {
+            Self::Claims | Self::Settles => None,
+            Self::Performs(attempt) => Some(attempt.known.0.generation),
         }
     }
 
-    const fn register_by(&self) -> u8 {
-        self.since + 1
+    fn waits(&self) -> bool {
+        matches!(self, Self::Performs(attempt) if matches!(attempt.effect, PrepareEffect::WaitUntil(_)))
     }
 }
 
@@ -85,37 +69,15 @@ fn name(claimer: usize) -> &'static str {
 }
 
 pub(super) fn steps(world: &ExploredWorld, config: &Config, index: usize, steps: &mut Steps) {
-    let claimer = world.claimers[index];
-    let who = name(index);
-    match claimer.doing {
-        Doing::Claim => claim(world, config, index, steps),
-        Doing::Settle => {
-            let next = world.changed(|next| settle(next, config, index));
-            steps.push(next, || format!("{who} reads whether its claim landed"));
+    match &world.claimers[index] {
+        Claimer::Claims => claim(world, config, index, steps),
+        Claimer::Settles => {
+            let next = world.changed(|next| settle_claim(next, config, index));
+            steps.push(next, || format!("{} reads whether its claim landed", name(index)));
         }
-        Doing::Assign => assign(world, config, index, steps),
-        Doing::Start => start(world, index, steps),
-        Doing::Check => look_at_report(world, config, index, steps),
-        Doing::Mark => {
-            let next = world.changed(|next| mark(next, config, index));
-            steps.push(next, || format!("{who} marks the runner as running"));
-        }
-        Doing::Look(late) => {
-            let next = world.changed(|next| still_ours(next, config, index, late));
-            steps.push(next, || format!("{who} looks whether the machine is still its own"));
-        }
-        Doing::Drain(late) => {
-            let next = world.changed(|next| drain(next, index, late));
-            steps.push(next, || format!("{who} posts drain {}", claimer.generation));
-        }
-        Doing::Delete(late) => delete(world, config, index, late, steps),
-        Doing::Condemn => {
-            let next = world.changed(|next| condemn(next, config, index));
-            steps.push(next, || format!("{who} condemns the machine"));
-        }
-        Doing::GiveBack => {
-            let next = world.changed(|next| give_back(next, config, index));
-            steps.push(next, || format!("{who} gives the machine back"));
+        Claimer::Performs(attempt) => {
+            let worker = Worker { world, config, index, attempt };
+            worker.steps(steps);
         }
     }
     renew(world, config, index, steps);
@@ -127,22 +89,16 @@ fn claim(world: &ExploredWorld, config: &Config, index: usize, steps: &mut Steps
     }
     let who = name(index);
     let record = &world.record.0;
-    let lease = at(world.clock + 1);
-    let event = InstanceEvent::Claimed {
-        owner: owner(config, index),
-        claim: nonce(index, record.generation),
-        trust: TrustGroup::new("acme/app"),
-        seen: record.generation,
-        at: world.now(),
-        margin: limits(config).not_claimable_before_deadline,
-        lease,
-    };
-    if let Ok(claimed) = record.on(&event) {
+    let write = claim_write(world, config, index, record.generation);
+    if let Ok(claimed) = record.on(&claimed(&write)) {
         let landed = world.changed(|next| {
             next.overwrite(claimed);
             next.claims_left -= 1;
         });
-        let won = landed.changed(|next| won(next, index));
+        let won = landed.changed(|next| {
+            let won = Won::claimed(&write, next.record.0.clone());
+            begin(next, config, index, won);
+        });
         steps.push(won, || format!("{who} claims the machine"));
         if world.faults_left > 0 {
             let lost = landed.changed(|next| unanswered(next, index));
@@ -155,9 +111,32 @@ fn claim(world: &ExploredWorld, config: &Config, index: usize, steps: &mut Steps
     take_over(world, config, index, steps);
 }
 
+fn claim_write(
+    world: &ExploredWorld,
+    config: &Config,
+    index: usize,
+    seen: Generation,
+) -> ClaimWrite {
+    ClaimWrite {
+        id: world.record.0.id.clone(),
+        seen,
+        owner: owner(config, index),
+        claim: nonce(index, seen),
+        trust: TrustGroup::new("acme/app"),
+        at: world.now(),
+        margin: limits(config).not_claimable_before_deadline,
+        lease: at(world.clock + 1),
+    }
+}
+
+fn claimed(write: &ClaimWrite) -> InstanceEvent {
+    let ClaimWrite { seen, owner, claim, trust, at, margin, lease, .. } = write.clone();
+    InstanceEvent::Claimed { owner, claim, trust, seen, at, margin, lease }
+}
+
 fn unanswered(world: &mut ExploredWorld, index: usize) {
     world.faults_left -= 1;
-    world.claimers[index] = Claimer { doing: Doing::Settle, ..Claimer::default() };
+    world.claimers[index] = Claimer::Settles;
 }
 
 fn is_owned(record: &Record, config: &Config, index: usize) -> bool {
@@ -181,217 +160,248 @@ fn take_over(world: &ExploredWorld, config: &Config, index: usize, steps: &mut S
         let next = world.changed(|next| {
             next.overwrite(taken);
             next.claims_left -= 1;
-            won(next, index);
+            let won = Won::held(next.record.0.clone());
+            begin(next, config, index, won);
         });
         steps.push(next, || format!("{} takes the claim over", name(index)));
     }
 }
 
-/// Remembers the claim that is stored as its own.
-fn won(world: &mut ExploredWorld, index: usize) {
-    let record = &world.record.0;
-    let State::Claimed { tier, .. } = record.state else { return };
-    let (generation, since) = (record.generation, world.clock);
-    world.claimers[index] = Claimer { doing: Doing::Assign, generation, tier, since };
+/// Begins with the machine that it believes to have won, if it does.
+fn begin(world: &mut ExploredWorld, config: &Config, index: usize, won: Option<Won>) {
+    world.claimers[index] = Claimer::Claims;
+    let Some(won) = won else { return };
+    let known = remembered(&world.record);
+    let (limits, now) = (limits(config), world.now());
+    let prepare = Prepare::new(won, now, &limits);
+    go_on(world, (index, known), prepare, PrepareInput::Begun, &limits);
 }
 
-/// `engine::transition::claim`: a lost answer is settled by the nonce.
-fn settle(world: &mut ExploredWorld, config: &Config, index: usize) {
-    let record = &world.record.0;
-    let seen = Generation(record.generation.0.saturating_sub(1));
-    let holds = match &record.state {
-        State::Claimed { claim, .. } if config.holds(Rule::SettledByNonce) => {
-            *claim == nonce(index, seen)
+/// Takes the answer to the last effect.
+fn go_on(
+    world: &mut ExploredWorld,
+    (index, known): (usize, Part<LedgerRow>),
+    mut prepare: Prepare,
+    input: PrepareInput,
+    limits: &Limits,
+) {
+    let effect = match prepare.on(input, world.now(), limits) {
+        PrepareEffect::Write(event) => PrepareEffect::Write(timeless(event)),
+        effect => effect,
+    };
+    world.claimers[index] = match effect {
+        PrepareEffect::TryAnother | PrepareEffect::Close(_) => Claimer::Claims,
+        effect => Claimer::Performs(Part::new(Attempt { prepare, effect, known })),
+    };
+}
+
+/// The event without the instants that only people read, so that they tell no states apart.
+fn timeless(event: InstanceEvent) -> InstanceEvent {
+    match event {
+        InstanceEvent::Withdrawn { authority, warm, .. } => {
+            InstanceEvent::Withdrawn { authority, warm, at: at(0), cap: never() }
         }
-        State::Claimed { owner: holder, .. } => *holder == owner(config, index),
-        _ => false,
-    };
-    if holds { won(world, index) } else { world.claimers[index] = Claimer::default() }
-}
-
-fn assign(world: &ExploredWorld, config: &Config, index: usize, steps: &mut Steps) {
-    let claimer = world.claimers[index];
-    let who = name(index);
-    let generation = claimer.generation;
-    let owner = owner(config, index);
-    let order = Order::Assigned(Assignment {
-        generation,
-        credential: Some(Credential::RegistrationToken(Secret::new(&owner.to_string()))),
-        owner,
-        runner: runner(generation),
-        label: String::new(),
-        register_by: Some(at(claimer.register_by())),
-        hard_cap: never(),
-        // All of this world shares one clock.
-        issued_at: None,
-        own_run: None,
-        group: None,
-        ephemeral: false,
-    });
-    let mut next = world.clone();
-    let stored = next.post(order.clone())
-        || next.inbox().is_some_and(|inbox| inbox.order.rank() == order.rank());
-    let outcome = if stored { StepOutcome::Done } else { StepOutcome::Lost };
-    follow(&mut next, index, ClaimStep::Assign, outcome);
-    let said = if stored { "is stored" } else { "is refused" };
-    steps.push(next, || format!("{who}'s assignment {generation} {said}"));
-    if world.faults_left > 0 {
-        let lost = world.changed(|next| {
-            next.faults_left -= 1;
-            next.letters.change(|letters| letters.push(order));
-        });
-        steps.push(lost, || format!("{who}'s assignment {generation} gets no answer"));
-    }
-    if world.now() >= at(claimer.register_by()) && !world.letters.is_empty() {
-        let why = String::from("the mailbox does not answer");
-        let closed = world
-            .changed(|next| follow(next, index, ClaimStep::Assign, StepOutcome::Systemic(why)));
-        steps.push(closed, || format!("{who} stops waiting for the mailbox"));
+        InstanceEvent::Condemned { authority, why, .. } => {
+            InstanceEvent::Condemned { authority, why, at: at(0) }
+        }
+        event => event,
     }
 }
 
-/// Goes where the protocol says.
-fn follow(world: &mut ExploredWorld, index: usize, step: ClaimStep, outcome: StepOutcome) {
-    let claimer = &mut world.claimers[index];
-    let doing = match next(step, claimer.tier, outcome) {
-        AfterStep::Go(ClaimStep::Claim) => Doing::Claim,
-        AfterStep::Go(ClaimStep::Assign) => Doing::Assign,
-        AfterStep::Go(ClaimStep::Start) => Doing::Start,
-        AfterStep::Go(ClaimStep::Check) => Doing::Check,
-        AfterStep::Ready => Doing::Mark,
-        AfterStep::TryAnother => return *claimer = Claimer::default(),
-        AfterStep::GiveBack | AfterStep::CloseAttempt(_) => Doing::GiveBack,
-        AfterStep::Remove(failure) => Doing::Look(failure.may_register()),
-        AfterStep::RemoveAndClose(_) => Doing::Look(CheckFailure::Excused.may_register()),
-    };
-    claimer.doing = doing;
-}
-
-fn start(world: &ExploredWorld, index: usize, steps: &mut Steps) {
-    let who = name(index);
-    let sent = world.changed(|next| {
-        next.start_called = true;
-        follow(next, index, ClaimStep::Start, StepOutcome::Done);
-    });
-    steps.push(sent, || format!("{who} asks the cloud to start the machine"));
-    let refused =
-        world.changed(|next| follow(next, index, ClaimStep::Start, StepOutcome::StartRefused));
-    steps.push(refused, || format!("the cloud has no room to start the machine, {who} hears"));
-}
-
-fn look_at_report(world: &ExploredWorld, config: &Config, index: usize, steps: &mut Steps) {
-    let claimer = world.claimers[index];
-    let watch = ReportWatch {
-        generation: claimer.generation,
-        since: at(claimer.since),
-        kind: claimer.watched(),
-        beat_seen: None,
-    };
-    let outcome = match check(&watch, Some(&world.report), &limits(config), world.now()) {
-        Check::Pending => return,
-        Check::Passed => StepOutcome::Done,
-        Check::Systemic(why) => excuse(why, world.record.0.uses),
-        Check::Failed(failure) => StepOutcome::Failed(failure),
-    };
-    let label = format!("{} looks at the report: {outcome:?}", name(index)).to_lowercase();
-    let next = world.changed(|next| follow(next, index, ClaimStep::Check, outcome));
-    steps.push(next, || label);
-}
-
-/// `engine::provision::worker::latest`: applies an owner's event to the record as it is now, if it is
-/// the same tenure.
-fn latest(world: &mut ExploredWorld, index: usize, event: &InstanceEvent) -> bool {
-    let record = &world.record.0;
-    let same = record.generation == world.claimers[index].generation
-        && matches!(record.state, State::Created { .. } | State::Claimed { .. });
-    let Ok(moved) = record.on(event) else { return false };
-    if same {
-        world.overwrite(moved);
+/// The record as a worker remembers it: it never looks at the lease again.
+fn remembered(row: &LedgerRow) -> Part<LedgerRow> {
+    let mut record = row.0.clone();
+    if let State::Claimed { lease, .. } = &mut record.state {
+        *lease = at(0);
     }
-    same
+    Part::new(LedgerRow(record))
 }
 
-fn mark(world: &mut ExploredWorld, config: &Config, index: usize) {
-    let claimer = world.claimers[index];
-    let seen = Generation(claimer.generation.0 - 1);
-    let event = InstanceEvent::Registered {
-        owner: owner(config, index),
-        generation: claimer.generation,
-        claim: Some(nonce(index, seen)),
-        at: world.now(),
-        deadline: never(),
-        cap: never(),
-    };
-    latest(world, index, &event);
-    world.claimers[index] = Claimer::default();
-}
-
-fn still_ours(world: &mut ExploredWorld, config: &Config, index: usize, late: bool) {
-    let record = &world.record.0;
-    let claimer = &mut world.claimers[index];
-    let ours = record.generation == claimer.generation
-        && record.state.owner() == Some(&owner(config, index));
-    match &record.state {
-        State::Running { .. } if ours => claimer.doing = Doing::Mark,
-        _ if ours => claimer.doing = Doing::Drain(late),
-        _ => *claimer = Claimer::default(),
-    }
-}
-
-fn drain(world: &mut ExploredWorld, index: usize, late: bool) {
-    let generation = world.claimers[index].generation;
-    let order = Order::Withdrawn(Withdrawal {
-        generation,
-        mode: WithdrawalMode::Drain,
-        at: at(0),
-        idle_deadline: never(),
-        removal_token: None,
-    });
-    let rank = order.rank();
-    let stored = world.post(order) || world.inbox().is_some_and(|it| it.order.rank() == rank);
-    if stored {
-        world.claimers[index].doing = Doing::Delete(late);
+/// `engine::transition::claim`. Without the rule an equal owner is believed.
+fn settle_claim(world: &mut ExploredWorld, config: &Config, index: usize) {
+    let stored = world.record.0.clone();
+    let won = if config.holds(Rule::SettledByNonce) {
+        let seen = Generation(stored.generation.0.saturating_sub(1));
+        match settle(&claim_write(world, config, index, seen), Some(stored)) {
+            SettledClaim::Won(won) => Some(won),
+            SettledClaim::Again | SettledClaim::Lost => None,
+        }
     } else {
-        world.claimers[index] = Claimer::default();
-    }
+        Won::held(stored).filter(|won| *won.owner() == owner(config, index))
+    };
+    begin(world, config, index, won);
 }
 
-fn delete(world: &ExploredWorld, config: &Config, index: usize, late: bool, steps: &mut Steps) {
-    let claimer = world.claimers[index];
-    let who = name(index);
-    let register_by = late.then(|| at(claimer.register_by()));
-    for (deletion, mut next) in deletions(world, claimer.generation) {
-        let doing = match after_removal(deletion, register_by, &limits(config), world.now()) {
-            AfterRemoval::End => Doing::Condemn,
-            AfterRemoval::Running => Doing::Mark,
-            AfterRemoval::GiveBack => Doing::GiveBack,
-            AfterRemoval::AskAgain { .. } => continue,
-        };
-        next.claimers[index].doing = doing;
-        steps.push(next, || {
-            format!("{who} asks GitHub to delete runner {}: {deletion:?}", claimer.generation)
+/// A worker with a machine.
+struct Worker<'a> {
+    world: &'a ExploredWorld,
+    config: &'a Config,
+    index: usize,
+    attempt: &'a Attempt,
+}
+
+impl Worker<'_> {
+    fn steps(&self, steps: &mut Steps) {
+        let who = name(self.index);
+        let generation = self.attempt.known.0.generation;
+        match &self.attempt.effect {
+            PrepareEffect::Assign { register_by } => self.assign(*register_by, steps),
+            PrepareEffect::Start => self.start(steps),
+            PrepareEffect::Watch(watch) => self.look_at_report(watch, steps),
+            PrepareEffect::ReadRecord => {
+                let record = self.world.record.clone();
+                let input = PrepareInput::Found(Some(record.0.clone()));
+                let next = self.after(self.world, Some(&record), input);
+                steps.push(next, || format!("{who} looks whether the machine is still its own"));
+            }
+            PrepareEffect::Withdraw(_) => self.drain(steps),
+            PrepareEffect::DeleteRunner => {
+                for (deletion, next) in deletions(self.world, generation) {
+                    let next = self.after(&next, None, PrepareInput::Deleted(deletion));
+                    // An answer after which it asks again has changed nothing.
+                    if next.claimers[self.index].waits() {
+                        continue;
+                    }
+                    steps.push(next, || {
+                        format!("{who} asks GitHub to delete runner {generation}: {deletion:?}")
+                    });
+                }
+            }
+            PrepareEffect::Write(event) => {
+                let (next, is_written) = self.latest(event);
+                let record = is_written.then(|| next.record.clone());
+                let input = PrepareInput::Written(is_written);
+                let next = self.after(&next, record.as_deref(), input);
+                steps.push(next, || format!("{who} writes {}", event.name()));
+            }
+            PrepareEffect::Return => {
+                let next = self.after(self.world, None, PrepareInput::Returned);
+                steps.push(next, || format!("{who} leaves the release to the reaper"));
+            }
+            PrepareEffect::Ready => {
+                let next = self.mark().changed(|next| next.claimers[self.index] = Claimer::Claims);
+                steps.push(next, || format!("{who} marks the runner as running"));
+            }
+            // No state has these: the attempt is over, or the worker asks GitHub again.
+            PrepareEffect::TryAnother | PrepareEffect::Close(_) | PrepareEffect::WaitUntil(_) => {}
+        }
+    }
+
+    /// The world after an answer, with the record that it brought.
+    fn after(
+        &self,
+        world: &ExploredWorld,
+        record: Option<&LedgerRow>,
+        input: PrepareInput,
+    ) -> ExploredWorld {
+        let known = record.map_or_else(|| self.attempt.known.clone(), remembered);
+        let (prepare, limits) = (self.attempt.prepare.clone(), limits(self.config));
+        world.changed(|next| go_on(next, (self.index, known), prepare, input, &limits))
+    }
+
+    fn assign(&self, register_by: Timestamp, steps: &mut Steps) {
+        let (world, who) = (self.world, name(self.index));
+        let generation = self.attempt.known.0.generation;
+        let order = self.assignment(register_by);
+        let mut next = world.clone();
+        let stored = next.post(order.clone())
+            || next.inbox().is_some_and(|inbox| inbox.order.rank() == order.rank());
+        let input = if stored { PrepareInput::Assigned } else { PrepareInput::Fenced };
+        let said = if stored { "is stored" } else { "is refused" };
+        steps.push(self.after(&next, None, input), || {
+            format!("{who}'s assignment {generation} {said}")
         });
+        if world.faults_left > 0 {
+            let lost = world.changed(|next| {
+                next.faults_left -= 1;
+                next.letters.change(|letters| letters.push(order));
+            });
+            steps.push(lost, || format!("{who}'s assignment {generation} gets no answer"));
+        }
+        if world.now() >= register_by && !world.letters.is_empty() {
+            let input = PrepareInput::Unanswered(String::from("the mailbox does not answer"));
+            let closed = self.after(world, None, input);
+            steps.push(closed, || format!("{who} stops waiting for the mailbox"));
+        }
     }
-}
 
-fn by_owner(world: &ExploredWorld, config: &Config, index: usize) -> Authority {
-    let generation = world.claimers[index].generation;
-    Authority::Owner { owner: owner(config, index), generation }
-}
+    fn assignment(&self, register_by: Timestamp) -> Order {
+        let (generation, owner) = (self.attempt.known.0.generation, owner(self.config, self.index));
+        Order::Assigned(Assignment {
+            generation,
+            credential: Some(Credential::RegistrationToken(Secret::new(&owner.to_string()))),
+            owner,
+            runner: runner(generation),
+            label: String::new(),
+            register_by: Some(register_by),
+            hard_cap: never(),
+            // All of this world shares one clock.
+            issued_at: None,
+            own_run: None,
+            group: None,
+            ephemeral: false,
+        })
+    }
 
-fn condemn(world: &mut ExploredWorld, config: &Config, index: usize) {
-    let authority = by_owner(world, config, index);
-    let event =
-        InstanceEvent::Condemned { authority, why: EndReason::FailedChecks, at: world.now() };
-    latest(world, index, &event);
-    world.claimers[index] = Claimer::default();
-}
+    fn start(&self, steps: &mut Steps) {
+        let who = name(self.index);
+        let called = self.world.changed(|next| next.start_called = true);
+        let sent = self.after(&called, None, PrepareInput::Started(Ok(StartOutcome::Starting)));
+        steps.push(sent, || format!("{who} asks the cloud to start the machine"));
+        let refused =
+            self.after(self.world, None, PrepareInput::Started(Ok(StartOutcome::NoCapacity)));
+        steps.push(refused, || format!("the cloud has no room to start the machine, {who} hears"));
+    }
 
-fn give_back(world: &mut ExploredWorld, config: &Config, index: usize) {
-    let authority = by_owner(world, config, index);
-    let event = InstanceEvent::Withdrawn { authority, warm: true, at: world.now(), cap: never() };
-    latest(world, index, &event);
-    world.claimers[index] = Claimer::default();
+    fn look_at_report(&self, watch: &ReportWatch, steps: &mut Steps) {
+        let world = self.world;
+        let decided = check(watch, Some(&world.report), &limits(self.config), world.now());
+        let Some(decided) = decided else { return };
+        let label = format!("{} looks at the report: {decided:?}", name(self.index));
+        let next = self.after(world, None, PrepareInput::Checked(decided));
+        steps.push(next, || label.to_lowercase());
+    }
+
+    fn drain(&self, steps: &mut Steps) {
+        let generation = self.attempt.known.0.generation;
+        let order = Order::Withdrawn(Withdrawal {
+            generation,
+            mode: WithdrawalMode::Drain,
+            at: at(0),
+            idle_deadline: never(),
+            removal_token: None,
+        });
+        let rank = order.rank();
+        let mut next = self.world.clone();
+        let stored = next.post(order) || next.inbox().is_some_and(|it| it.order.rank() == rank);
+        let input = if stored { PrepareInput::Withdrawn } else { PrepareInput::Fenced };
+        let next = self.after(&next, None, input);
+        steps.push(next, || format!("{} posts drain {generation}", name(self.index)));
+    }
+
+    /// `engine::transition::latest`: writes an owner's event on the record as it is now, if it is the
+    /// same tenure; and whether it is written.
+    fn latest(&self, event: &InstanceEvent) -> (ExploredWorld, bool) {
+        let mut next = self.world.clone();
+        let stored = &self.world.record.0;
+        match stored.on(event) {
+            Ok(moved) if is_same_tenure(stored, &self.attempt.known.0) => {
+                next.overwrite(moved);
+                (next, true)
+            }
+            Ok(_) | Err(_) => (next, false),
+        }
+    }
+
+    fn mark(&self) -> ExploredWorld {
+        let (limits, now) = (limits(self.config), self.world.now());
+        let known = &self.attempt.known.0;
+        match registered(known, limits.max_runtime_workflow, now, &limits) {
+            Some(event) => self.latest(&event).0,
+            // Another process has marked it.
+            None => self.world.clone(),
+        }
+    }
 }
 
 /// The request keeps its claim alive.
@@ -399,7 +409,8 @@ fn renew(world: &ExploredWorld, config: &Config, index: usize, steps: &mut Steps
     let record = &world.record.0;
     let State::Claimed { claim, lease, .. } = &record.state else { return };
     let later = at(world.clock + 1);
-    if !world.claimers[index].holds() || !is_owned(record, config, index) || *lease >= later {
+    let holds = world.claimers[index].holds().is_some();
+    if !holds || !is_owned(record, config, index) || *lease >= later {
         return;
     }
     let event = InstanceEvent::Renewed {
@@ -417,7 +428,7 @@ impl ExploredWorld {
     /// Two workers that both go on with a machine: each would undo what the other does.
     pub(in crate::explore) fn has_two_holders(&self) -> bool {
         let [first, second] = &self.claimers;
-        first.holds() && second.holds() && first.generation == second.generation
+        first.holds().is_some() && first.holds() == second.holds()
     }
 
     /// The owner of the listener that lives, if one does.

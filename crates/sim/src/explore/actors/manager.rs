@@ -1,19 +1,25 @@
-//! The manager of a standby pool, as far as it stops machines: the rules of section "a late stop call
-//! must find nobody".
+//! The manager of a standby pool that wants one stopped machine.
 //!
-//! No engine code does this yet: the program follows the protocol's text, and its writes are the
-//! production transitions `FoundRunning`, `StopAgain` and `FoundStopped`.
+//! What it does is what `core::pool::plan` plans for the machine, and its writes are the events that the
+//! engine writes for it; it performs them as `engine::pools` does: the write first, then the call.
 //!
-//! Not here: what a pool wants (nothing but that its stopped machine be stopped).
+//! Not here: launches and ends that a plan has for other machines, or for a machine that is gone
+//! (reconciliation ends that one).
 
-use bullpen_core::ids::{Revision, StopOp};
+use bullpen_core::class::Usage;
+use bullpen_core::ids::{PoolName, Revision, StopOp};
 use bullpen_core::instance::{InstanceEvent, State, Tier};
+use bullpen_core::pool::{
+    Action, DesiredPool, ObservedPool, PoolMachine, PoolMode, StopWhy, WarmUp, found_stopped, plan,
+};
+use bullpen_core::ports::MachineState;
+use bullpen_core::schedule::Target;
 
 use super::Steps;
 use crate::explore::Config;
 use crate::explore::fingerprint::Part;
 use crate::explore::rules::Rule;
-use crate::explore::world::{ExploredWorld, LedgerRow, Power, at, limits, never};
+use crate::explore::world::{ExploredWorld, LedgerRow, Power, limits};
 
 /// What the manager is about to do.
 #[derive(Clone, Debug, Hash)]
@@ -42,23 +48,44 @@ pub(in crate::explore) fn repair(
     row: &LedgerRow,
     power: Power,
 ) -> Option<InstanceEvent> {
-    let op = StopOp::new(format!("op-{}", world.clock));
-    let until = at(world.clock).after(limits(config).stop_fence);
-    match (&row.0.state, power) {
-        (State::Idle { tier: Tier::Stopped, .. }, Power::Running)
-            if config.holds(Rule::FoundRunningIsStopped) =>
-        {
-            Some(InstanceEvent::FoundRunning { op, until, deadline: never() })
+    // No plan stops or keeps a machine in another state: a cheap answer for most of the worlds.
+    let (State::Idle { tier: Tier::Stopped, .. } | State::Stopping { .. }) = row.0.state else {
+        return None;
+    };
+    let (limits, now) = (limits(config), world.now());
+    let pool = row.0.facts.pool.clone()?;
+    let machine = PoolMachine {
+        record: row.0.clone(),
+        machine: Some(match power {
+            Power::Running => MachineState::Running,
+            Power::Stopped => MachineState::Stopped,
+            Power::Gone => MachineState::Gone,
+        }),
+        warm_up: WarmUp::Complete,
+        job_started: false,
+        interrupted: false,
+    };
+    let observed = ObservedPool { instances: vec![machine], ..ObservedPool::default() };
+    let actions = plan(&observed, &desired(row, &pool, config), now).actions;
+    actions.into_iter().find_map(|action| match action {
+        Action::Stop(stops) => {
+            let (_, why) = stops.into_iter().next()?;
+            let is_off = why == StopWhy::FoundRunning && !config.holds(Rule::FoundRunningIsStopped);
+            let op = StopOp::new(format!("op-{}", world.clock));
+            (!is_off).then(|| why.event(&pool, op, now, &limits))
         }
-        // An earlier call may still land until its own time.
-        (State::Stopping { until: earlier, .. }, Power::Running) if world.now() > *earlier => {
-            Some(InstanceEvent::StopAgain { op, until })
-        }
-        (State::Stopping { .. }, Power::Stopped) => {
-            let (skew, deadline) = (limits(config).clock_skew, never());
-            Some(InstanceEvent::FoundStopped { at: world.now(), skew, deadline, shared: true })
-        }
-        _ => None,
+        Action::KeepStopped(_) => Some(found_stopped(true, now, &limits)),
+        Action::Terminate { .. } | Action::KeepHot(_) | Action::Create { .. } => None,
+    })
+}
+
+/// A pool that wants this machine, stopped.
+fn desired(row: &LedgerRow, pool: &PoolName, config: &Config) -> DesiredPool {
+    DesiredPool {
+        target: Target { entry: None, hot: 0, stopped: 1 },
+        spec_hash: row.0.facts.spec_hash.clone(),
+        hot_usage: Usage::OnDemand,
+        ..DesiredPool::nothing(pool.clone(), PoolMode::Kept, &limits(config))
     }
 }
 
