@@ -5,6 +5,7 @@
 //! Not here: the same engine under faults that processes cannot be made to have (`bullpen-sim`), or
 //! the door's and the client's own rules (`bullpen-github`).
 
+mod answers;
 mod crowd;
 mod door;
 mod drain;
