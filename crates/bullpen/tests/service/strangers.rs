@@ -1,7 +1,7 @@
 //! What strangers do to the listener for webhooks: connections that say nothing, or say it slowly, or
 //! are many; and signed deliveries of repositories and installations that are not served.
 //!
-//! Not here: who gives a seat up (`serve::crowd`), or scope under faults (`bullpen-sim`).
+//! Not here: which connection is closed for another (`serve::connections`), or scope under faults (`bullpen-sim`).
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
