@@ -142,15 +142,18 @@ pub(crate) const ROOMS: &[Room] = &[
         rooms: &["bullpen-core"],
         // Itself, with the stand-in.
         test_rooms: &["bullpen-github", "bullpen-sim"],
-        // An HTTP client and TLS in small parts; `ring` also signs as an App; `rustix` is the
-        // stand-in runner's, for its jobs.
+        // An HTTP client and TLS in small parts; `ring` also signs as an App; `axum` is the
+        // stand-in server's, and `rustix` the stand-in runner's, for its jobs.
         outside: Outside::Only(&[
+            "axum",
             "base64",
             "futures-util",
+            "hex",
             "http-body-util",
             "hyper",
             "hyper-rustls",
             "hyper-util",
+            "percent-encoding",
             "ring",
             "rustix",
             "rustls",
