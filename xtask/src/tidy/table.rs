@@ -54,11 +54,13 @@ pub(crate) const ROOMS: &[Room] = &[
         test_rooms: &[],
         // The schema generator is a tool of the tests.
         outside: Outside::Only(&[
+            "hex",
             "jiff",
             "saphyr-parser",
             "serde",
             "serde_json",
             "sha2",
+            "strsim",
             "thiserror",
             "toml",
         ]),
@@ -78,6 +80,7 @@ pub(crate) const ROOMS: &[Room] = &[
         rooms: &["bullpen-agent", "bullpen-core"],
         test_rooms: &["bullpen-sim"],
         outside: Outside::Only(&[
+            "percent-encoding",
             "rusqlite",
             "rustix",
             "serde",
@@ -190,6 +193,7 @@ pub(crate) const ROOMS: &[Room] = &[
             "http-body-util",
             "hyper",
             "hyper-util",
+            "percent-encoding",
             "rand_chacha",
             "rand_core",
             "serde_json",
