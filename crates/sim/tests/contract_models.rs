@@ -29,9 +29,7 @@ use bullpen_sim::dice::Dice;
 use bullpen_sim::model::fleet::Delays;
 use bullpen_sim::model::forge::{ListenerMessage, ListenerPort};
 use bullpen_sim::model::mailbox::Forgery;
-use bullpen_sim::model::{
-    FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel,
-};
+use bullpen_sim::model::{FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel};
 use bullpen_sim::wire::{Weather, Wire};
 
 const LAG_MAX: Duration = Duration::from_secs(2);

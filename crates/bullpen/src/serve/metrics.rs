@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::job::MachineSource;
 use bullpen_core::ports::{Clock as _, Fault, Ports, Queues as _};
@@ -16,7 +17,6 @@ use bullpen_engine::jobs::observer::JobEnding;
 use bullpen_engine::jobs::{ServiceEvent, dead_letter_queue, launch_queue, pool_queue};
 use bullpen_engine::pools::CycleReport;
 use bullpen_engine::reconcile::live_records;
-use hyper::StatusCode;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -26,7 +26,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Mutex;
 
 /// The content type of what [`Metrics::text`] returns.
-pub(super) const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// How old what is known of the stack may be: looking reads every record.
 const FRESH: Duration = Duration::from_secs(15);
 /// From a warm machine to an hour.

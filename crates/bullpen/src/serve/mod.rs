@@ -10,6 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bullpen_core::class::RunnerClass;
@@ -33,6 +34,7 @@ use futures_util::future::join;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::coop::unconstrained;
 
 use crate::exit::Exit;
 use crate::inputs::{self, CommonArgs, CommonInputs, Environment, StackInputs, UsageError, files};
@@ -44,6 +46,7 @@ use crate::signals::{EndSignal, Signals};
 use crate::workflow::{Failure, Loaded, load, run_command, tokens_every};
 
 mod admin;
+mod calls;
 mod configuration;
 mod connections;
 mod http;
@@ -51,10 +54,10 @@ mod metrics;
 mod webhook;
 
 use admin::Admin;
+use calls::answer_calls;
 use configuration::Configuration;
 pub(crate) use configuration::Source;
 use connections::ConnectionLimits;
-use http::Caller;
 use metrics::Metrics;
 use webhook::Webhooks;
 
@@ -292,11 +295,11 @@ pub(crate) async fn serve_in<P: Ports<Forge = GithubAccess>>(
     let ServeOptions { place, common, file } = opening;
     let stack = &runtime.stack;
     let github = stack.ports.forge().manager().ok_or_else(no_credential)?;
-    let doors = Doors::open(&place).await?;
+    let listeners = Listeners::bind(&place).await?;
     let made = ensure_queues(stack).await;
     made.map_err(|fault| Failure::of("could not make the queues", &fault))?;
     learn(runtime).await?;
-    let metrics = Metrics::new();
+    let metrics = Arc::new(Metrics::new());
     // An own repository was announced by another installation: the App may have been installed anew.
     let doubt = AtomicBool::new(false);
     let note = |noted: &ServiceEvent| {
@@ -310,14 +313,14 @@ pub(crate) async fn serve_in<P: Ports<Forge = GithubAccess>>(
     let service = Service::new(stack, github, configured.settings(None)).observed_by(&note);
     let mut configuration = Configuration::of(&common.stack, &common.github, file);
     configured.look(&mut configuration, &service).await;
-    ready(&doors.addresses()?);
+    ready(&listeners.addresses()?);
     let duties = duties(&place, runtime);
     let (close, closing) = watch::channel(false);
     let work = async {
         run_jobs(&service, &duties, || configured.desired(stack), stop).await;
         close.send_replace(true);
     };
-    let listening = doors.answer(&service, &metrics, place, closing);
+    let listening = listeners.serve(&service, &metrics, place, closing);
     // What does little comes first, because tokio bounds what all of them do in one turn.
     tokio::select! {
         biased;
@@ -503,14 +506,14 @@ impl<'a> Configured<'a> {
     }
 }
 
-/// The listeners.
-struct Doors {
+/// The bound listeners.
+struct Listeners {
     webhook: Option<TcpListener>,
     admin: TcpListener,
 }
 
-impl Doors {
-    async fn open(place: &ListenerSettings) -> Result<Self, Failure> {
+impl Listeners {
+    async fn bind(place: &ListenerSettings) -> Result<Self, Failure> {
         let webhook =
             if place.does(Role::Webhook) { Some(bind(place.webhook).await?) } else { None };
         Ok(Self { webhook, admin: bind(place.admin).await? })
@@ -526,31 +529,38 @@ impl Doors {
         })
     }
 
-    async fn answer<P: Ports, J: JobForge>(
+    /// Serves both until `closing`, and then the requests that have begun.
+    async fn serve<P: Ports, J: JobForge>(
         &self,
         service: &Service<'_, P, J>,
-        metrics: &Metrics,
+        metrics: &Arc<Metrics>,
         place: ListenerSettings,
         closing: watch::Receiver<bool>,
     ) {
         let clock = service.stack.ports.clock();
-        let bounds = |connections, unproven_per_peer| {
+        let limits = |connections, unproven_per_peer| {
             let proxies = place.proxies.clone();
             ConnectionLimits { connections, unproven_per_peer, proxies }
         };
-        let admin = Admin { service, metrics, token: place.token };
-        let admin = async |request, caller: &Caller<'_>| admin.answer(request, caller).await;
+        let (caller, calls) = calls::channel(WEBHOOK_CONNECTIONS_MAX + ADMIN_CONNECTIONS_MAX);
+        let admin = admin::router(Admin { service: caller.clone(), token: place.token });
         let webhooks = async {
             if let (Some(listener), Some(secrets)) = (&self.webhook, place.secrets) {
-                let webhooks = Webhooks::new(service, secrets, metrics);
-                let answer =
-                    async |request, caller: &Caller<'_>| webhooks.answer(request, caller).await;
-                let bounds = bounds(WEBHOOK_CONNECTIONS_MAX, UNPROVEN_MAX);
-                http::listen(listener, clock, closing.clone(), bounds, answer).await;
+                let (metrics, system) = (Arc::clone(metrics), SystemClock::new());
+                let router = webhook::router(Webhooks::new(caller, secrets, metrics, system));
+                let limits = limits(WEBHOOK_CONNECTIONS_MAX, UNPROVEN_MAX);
+                http::listen(listener, clock, closing.clone(), limits, router).await;
             }
         };
-        let all = bounds(ADMIN_CONNECTIONS_MAX, ADMIN_CONNECTIONS_MAX);
-        join(http::listen(&self.admin, clock, closing.clone(), all, admin), webhooks).await;
+        let limits = limits(ADMIN_CONNECTIONS_MAX, ADMIN_CONNECTIONS_MAX);
+        let both = join(http::listen(&self.admin, clock, closing.clone(), limits, admin), webhooks);
+        // What connections do does not count, nor does what they wait for: see `http`.
+        let answers = unconstrained(answer_calls(service, metrics, calls));
+        tokio::select! {
+            biased;
+            ((), ()) = both => {}
+            () = answers => {}
+        }
     }
 }
 

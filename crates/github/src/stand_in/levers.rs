@@ -1,8 +1,8 @@
 //! The ways in which the stand-in can be made to misbehave.
 //!
-//! Levers work on GitHub's interface and on the runners' alike, never on a test's hands.
+//! Levers work on GitHub's interface and on the runners' alike, never on a test's own requests.
 //!
-//! Not here: where they take effect (`server`).
+//! Not here: where they take effect (`admission`).
 
 use serde::{Deserialize, Serialize};
 

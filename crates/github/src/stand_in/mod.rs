@@ -26,6 +26,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 mod access;
+mod actions;
+mod admission;
 mod control;
 mod hooks;
 mod http;

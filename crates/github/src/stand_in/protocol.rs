@@ -35,7 +35,7 @@
 //! `.runner` has `AgentId`, `AgentName`, `Ephemeral`, `ServerUrl` (the base of this protocol) and
 //! `WorkFolder`. A runner started with a registration token is told the URL instead.
 //!
-//! # A test's hands
+//! # A test's requests
 //!
 //! Each carries `Authorization: Bearer <token>` with the stand-in's one token; `401` without it.
 //!
