@@ -1,4 +1,4 @@
-//! Who is asking: a personal access token, an App by its JWT, or one of its installations.
+//! The caller of a request: a person by their token, an App by its JWT, or one of its installations.
 //!
 //! Not here: what each may do (`rest`).
 
@@ -17,7 +17,7 @@ use super::http::{RequestHead, StandInReply};
 use super::state::{GrantKind, State};
 use crate::settings::Scope;
 
-/// Who may ask the stand-in, and how much.
+/// The callers that the stand-in accepts, and their budget.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The one personal access token that it accepts. A test's requests need it too, and every token
@@ -64,7 +64,7 @@ pub struct KnownApp {
     pub installations: BTreeMap<u64, String>,
 }
 
-/// Who is asking.
+/// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     /// A personal access token, which may do everything here.

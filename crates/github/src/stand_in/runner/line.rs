@@ -40,13 +40,13 @@ impl<'a, C: Clock, W: Write> ServerConnection<'a, C, W> {
             match ask().await.and_then(ServerAnswer::settled) {
                 Ok(answer) => {
                     if self.is_down.swap(false, Ordering::Relaxed) {
-                        self.console.tell("Runner reconnected.");
+                        self.console.line_with_time("Runner reconnected.");
                     }
                     return answer;
                 }
                 Err(ServerTrouble(words)) => {
                     if !self.is_down.swap(true, Ordering::Relaxed) {
-                        self.console.tell(&format!(
+                        self.console.line_with_time(&format!(
                             "Runner connect error: {words}. Retrying until reconnected."
                         ));
                     }
