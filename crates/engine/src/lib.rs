@@ -8,6 +8,7 @@
 
 pub mod advertise;
 mod batch;
+mod capacity;
 pub mod destroy;
 mod document;
 pub mod jobs;

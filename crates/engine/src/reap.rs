@@ -13,7 +13,7 @@ use bullpen_core::sabotage;
 use bullpen_core::tenure::{DueAction, due, due_while_running};
 
 use crate::Stack;
-use crate::jobs::capacity;
+use crate::capacity;
 use crate::release;
 use crate::reports;
 use crate::retry::retry_until;

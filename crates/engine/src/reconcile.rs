@@ -17,7 +17,7 @@ use bullpen_core::ports::{Fault, Ledger, Machine, MachineState, Ports, Written};
 use bullpen_core::sabotage;
 
 use crate::Stack;
-use crate::jobs::capacity;
+use crate::capacity;
 use crate::retry::retry_until;
 use crate::transition::{self, Moved};
 

@@ -26,7 +26,7 @@ use futures_util::future::join_all;
 
 use crate::Stack;
 use crate::advertise::advertise;
-use crate::jobs::capacity;
+use crate::capacity;
 use crate::jobs::rows::SeenRow;
 use crate::mail::{self, PostOutcome};
 use crate::progress::{ProgressEvent, ProgressObserver};

@@ -32,12 +32,13 @@ use super::candidates::{self, NotTaken, PoolLines, Taken};
 use super::launch::{self, NotWarm, outage};
 use super::rows::{self, NotMoved, RowChange};
 use super::settings::{WantDecision, WantedMachine};
-use super::{Processed, Service, capacity, finish, origin, owner_of, queues, rerun, runners};
+use super::{Processed, Service, finish, origin, owner_of, queues, rerun, runners};
+use crate::capacity;
 use crate::order_batcher::OrderBatcher;
 use crate::progress::unobserved;
 use crate::provision::report_watcher::ReportWatcher;
 use crate::provision::tenure::mark_running;
-use crate::provision::worker::{self, Terms};
+use crate::provision::worker::{self, Terms, WantedRunner};
 use crate::release;
 use crate::retry::retry_until;
 use crate::transition::{self, Moved};
@@ -353,12 +354,11 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         Ok(Terms {
             request: &self.wanted.request,
             owner: self.owner.clone(),
-            begun: None,
-            runner: Some(spec.name),
-            label: spec.labels.join(","),
-            own_run: self.own_run(),
-            // The JIT configuration names the group.
-            group: None,
+            wanted: WantedRunner::OfJob {
+                name: spec.name,
+                label: spec.labels.join(","),
+                own_run: self.own_run(),
+            },
             credential,
             order_batcher: &self.order_batcher,
             report_watcher: &self.report_watcher,
@@ -580,7 +580,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let event = JobEvent::SetBack { worker, setback, at, not_before: at, notes };
         match rows::apply(stack, &self.job.id, &event, self.service.patience()).await? {
             RowChange::To(seen) => {
-                capacity::wait_for_capacity(self.service, &seen.job).await;
+                capacity::note_waiting(self.service, &seen.job).await;
                 Ok(Processed::NoCapacity)
             }
             RowChange::Not(_) => {

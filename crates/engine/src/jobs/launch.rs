@@ -9,19 +9,18 @@ use std::time::Duration;
 
 use bullpen_core::claim::CheckFailure;
 use bullpen_core::class::Usage;
-use bullpen_core::creation::{RungResult, next_rung};
+use bullpen_core::creation::{Intent, RungResult, next_rung};
 use bullpen_core::ids::JobId;
 use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::job::{Setback, request_id};
 use bullpen_core::pool::WarmUp;
-use bullpen_core::ports::{Fault, Ledger, Mailbox, Ports};
+use bullpen_core::ports::{Fault, Mailbox, Ports};
 use bullpen_core::request::Request;
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
 use crate::provision::creation::{self, CreationError, Reservation};
 use crate::reports;
-use crate::retry::retry_until;
 
 /// How often the worker reads a report without a wake-up.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -53,23 +52,17 @@ async fn reservation<P: Ports>(
     owner: &Owner,
     usage: Usage,
 ) -> Result<Reservation, Setback> {
-    let ledger = stack.ports.ledger();
-    let mut number = 1;
-    loop {
-        let id = creation::intent_id(request, number);
-        let known = retry_until(stack, request.deadline, || ledger.intent(&id)).await;
-        match known.map_err(|fault| outage(&fault))? {
-            // After its deadline a refresh gives an intent back, so no launch may use it any more.
-            Some(intent) if intent.outstanding == 0 || stack.now() >= intent.deadline => {
-                number += 1;
-            }
-            Some(intent) => return Ok(Reservation::found(intent)),
-            None => {
-                let new = creation::intend(stack, (request, owner), usage, 1, number);
-                return creation::reserve(stack, &new).await.map_err(|error| set_back(&error));
-            }
-        }
+    // After its deadline a refresh gives an intent back, so no launch may use it any more.
+    let is_open = |intent: &Intent| intent.outstanding > 0 && stack.now() < intent.deadline;
+    let of = (&request.id, request.incarnation);
+    let known = creation::launches(stack, of, request.deadline, is_open).await;
+    let mut known = known.map_err(|fault| outage(&fault))?;
+    let number = creation::number_after(&known);
+    if let Some(open) = known.pop().filter(is_open) {
+        return Ok(Reservation::found(open));
     }
+    let new = creation::intend(stack, (request, owner), usage, 1, number);
+    creation::reserve(stack, &new).await.map_err(|error| set_back(&error))
 }
 
 /// Whether the job has an open launch intent.
@@ -78,16 +71,9 @@ pub(super) async fn is_launching<P: Ports>(
     job: &JobId,
     until: Timestamp,
 ) -> Result<bool, Fault> {
-    let (ledger, request) = (stack.ports.ledger(), request_id(job));
-    let mut number = 1;
-    loop {
-        let id = creation::launch_id(&request, 0, number);
-        match retry_until(stack, until, || ledger.intent(&id)).await? {
-            Some(intent) if intent.outstanding > 0 => return Ok(stack.now() < intent.deadline),
-            Some(_) => number += 1,
-            None => return Ok(false),
-        }
-    }
+    let is_open = |intent: &Intent| intent.outstanding > 0;
+    let known = creation::launches(stack, (&request_id(job), 0), until, is_open).await?;
+    Ok(known.last().is_some_and(|last| is_open(last) && stack.now() < last.deadline))
 }
 
 /// Waits until the agent reports that a created machine is warm.

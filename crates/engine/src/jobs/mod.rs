@@ -29,7 +29,6 @@ use crate::Stack;
 mod active;
 pub mod assign;
 mod candidates;
-pub(crate) mod capacity;
 mod exchange;
 pub mod finish;
 mod github_cache;
@@ -37,7 +36,7 @@ pub mod ingest;
 mod launch;
 pub mod observer;
 mod origin;
-mod queues;
+pub(crate) mod queues;
 mod recent;
 mod rerun;
 pub mod resume;
@@ -143,12 +142,22 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
         self.active_repositories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether this process has not noted lately that jobs of this lane wait for capacity.
+    pub(crate) fn is_lane_news(&self, lane: &str, now: Timestamp) -> bool {
+        self.announced_lanes().is_news(&lane.to_owned(), now)
+    }
+
+    /// Forgets that it noted this lane.
+    pub(crate) fn forget_lane(&self, lane: &str) {
+        self.announced_lanes().forget(&lane.to_owned());
+    }
+
     fn announced_lanes(&self) -> MutexGuard<'_, Recent<String>> {
         self.announced_lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Until when a call to the ledger is retried.
-    fn patience(&self) -> Timestamp {
+    pub(crate) fn patience(&self) -> Timestamp {
         self.stack.now().after(self.stack.limits.release_retry)
     }
 }

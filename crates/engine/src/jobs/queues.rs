@@ -79,7 +79,7 @@ pub(super) async fn wake<P: Ports>(stack: &Stack<P>, seen: &SeenRow) {
 }
 
 /// Sends a wake-up; tries once.
-pub(super) async fn send<P: Ports>(stack: &Stack<P>, queue: &QueueName, wake: &Wake, fifo: Fifo) {
+pub(crate) async fn send<P: Ports>(stack: &Stack<P>, queue: &QueueName, wake: &Wake, fifo: Fifo) {
     let message = Outgoing { body: wake.encode(), delay: Duration::ZERO, fifo: Some(fifo) };
     let sent = stack.ports.queues().send(queue, std::slice::from_ref(&message)).await;
     let sent: Result<(), Fault> = sent.and_then(|answers| answers.into_iter().collect());

@@ -17,6 +17,7 @@ use bullpen_core::ports::{Fault, Launched, Ledger, Machine, Ports, Recorded, Res
 use bullpen_core::request::{Request, TypePattern};
 use bullpen_core::sabotage;
 use bullpen_core::tenure::Won;
+use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
 use super::worker::{self, AttemptOutcome, HeldMachine, Terms};
@@ -140,17 +141,40 @@ pub(crate) async fn launch_and_record<P: Ports>(
     answer.map(|_| records).map_err(|refusal| refusal.error())
 }
 
-/// The id of a request's n-th launch. Every process that repeats the launch uses the same id.
-pub(crate) fn intent_id(request: &Request, attempt: u32) -> IntentId {
-    launch_id(&request.id, request.incarnation, attempt)
-}
-
-/// The id of the n-th launch of one incarnation of a request.
-pub(crate) fn launch_id(request: &RequestId, incarnation: u32, attempt: u32) -> IntentId {
+/// The id of the n-th launch of one incarnation of a request. Every process that repeats the launch
+/// uses the same id.
+fn launch_id(request: &RequestId, incarnation: u32, attempt: u32) -> IntentId {
     if sabotage!("token-without-incarnation") {
         return IntentId::new(format!("{request}.1.{attempt}"));
     }
     IntentId::new(format!("{request}.{incarnation}.{attempt}"))
+}
+
+/// The launches that one incarnation of a request has reserved, in their order, as far as `is_last`
+/// says.
+pub(crate) async fn launches<P: Ports>(
+    stack: &Stack<P>,
+    (request, incarnation): (&RequestId, u32),
+    until: Timestamp,
+    is_last: impl Fn(&Intent) -> bool,
+) -> Result<Vec<Intent>, Fault> {
+    let ledger = stack.ports.ledger();
+    let mut launches: Vec<Intent> = Vec::new();
+    loop {
+        let id = launch_id(request, incarnation, number_after(&launches));
+        let found = retry_until(stack, until, || ledger.intent(&id)).await?;
+        let Some(intent) = found else { return Ok(launches) };
+        let is_over = is_last(&intent);
+        launches.push(intent);
+        if is_over {
+            return Ok(launches);
+        }
+    }
+}
+
+/// The number of the launch after these.
+pub(crate) fn number_after(launches: &[Intent]) -> u32 {
+    u32::try_from(launches.len()).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 /// Whether an intent belongs to this incarnation of a request.
@@ -168,7 +192,7 @@ pub(crate) fn intend<P: Ports>(
     attempt: u32,
 ) -> Intent {
     Intent {
-        id: intent_id(request, attempt),
+        id: launch_id(&request.id, request.incarnation, attempt),
         owner: owner.clone(),
         trust: Some(request.trust.clone()),
         class: request.class.name.clone(),

@@ -3,7 +3,7 @@
 //! The process stores the request's entry ([`entry`]), claims idle machines ([`pickup`],
 //! [`worker`]), launches the missing ones ([`creation`]) and marks all runners as running. It
 //! resumes a request that another process began (`resume`) and waits in line under a short ceiling
-//! (`capacity`). If the request fails or is cancelled, it gives back every machine in the owner's
+//! (`crate::capacity`). If the request fails or is cancelled, it gives back every machine in the owner's
 //! directory ([`undo`]). Meanwhile it renews the claims and watches the reports
 //! ([`report_watcher`]).
 //!
@@ -22,11 +22,11 @@ use bullpen_core::sabotage;
 use futures_util::future::join_all;
 
 use crate::Stack;
+use crate::capacity::{self, Holdings, PlaceInLine};
 use crate::order_batcher::OrderBatcher;
 use crate::progress::{ProgressEvent, ProgressObserver, unobserved};
 use crate::retry::retry_until;
 
-mod capacity;
 pub mod creation;
 pub mod entry;
 mod ladder;
@@ -37,7 +37,6 @@ pub(crate) mod tenure;
 pub mod undo;
 pub mod worker;
 
-use capacity::{Holdings, PlaceInLine};
 use creation::CreationError;
 use entry::{Begun, CannotBegin};
 use ladder::Ladder;
@@ -45,7 +44,7 @@ use pickup::PickupManager;
 use report_watcher::ReportWatcher;
 use tenure::{mark_running, renew};
 use undo::Abandoned;
-use worker::{HeldMachine, Terms};
+use worker::{HeldMachine, Terms, WantedRunner};
 
 /// A request, the workflow that makes it, and the observer of its progress.
 #[derive(Clone, Copy)]
@@ -223,19 +222,14 @@ async fn fulfil<P: Ports>(
     let entered = timed(stack, &mut timings.beginning, entered).await?;
     let begun = begun.get_or_init(|| entered);
     // The stored entry holds the label, so a process that resumes the request uses the same one.
-    let label = begun.label.clone();
-    (call.tell)(ProgressEvent::Begun { label: label.clone() });
+    (call.tell)(ProgressEvent::Begun { label: begun.label.clone() });
     if begun.after_abandonment {
         undo::clear(stack, &begun.request.id).await;
     }
     let terms = Terms {
         request: &begun.request,
         owner: Owner::Request(begun.request.id.clone()),
-        begun: Some(begun),
-        runner: None,
-        label,
-        own_run: begun.own_run.clone(),
-        group: call.group.cloned(),
+        wanted: WantedRunner::OfRequest { begun, group: call.group },
         credential,
         order_batcher,
         report_watcher,
@@ -247,7 +241,7 @@ async fn fulfil<P: Ports>(
     let done = work.complete().await;
     timings = Timings { total: terms.elapsed(stack), ..work.timings };
     let runners = std::mem::take(&mut work.running);
-    done.map(|()| Provisioned { runners, label: terms.label.clone(), timings })
+    done.map(|()| Provisioned { runners, label: begun.label.clone(), timings })
 }
 
 /// Gets the credential before anything is stored or claimed, so that an outage of GitHub changes

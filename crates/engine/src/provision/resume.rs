@@ -50,20 +50,16 @@ async fn finish_launches<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
 ) -> Result<u32, CreationError> {
-    let ledger = stack.ports.ledger();
-    let mut launches = 0;
-    loop {
-        let id = creation::intent_id(terms.request, launches + 1);
-        let intent = retry_until(stack, terms.request.deadline, || ledger.intent(&id)).await;
-        let found =
-            intent.map_err(|source| CreationError::Port { what: "find its launches", source })?;
-        let Some(intent) = found else { return Ok(launches) };
-        launches += 1;
-        if intent.outstanding > 0 {
-            let found = Reservation::found(intent);
-            creation::launch_and_record(stack, terms.request.into(), &found).await?;
-        }
+    let of = (&terms.request.id, terms.request.incarnation);
+    let launches = creation::launches(stack, of, terms.request.deadline, |_| false).await;
+    let launches =
+        launches.map_err(|source| CreationError::Port { what: "find its launches", source })?;
+    let made = creation::number_after(&launches) - 1;
+    for open in launches.into_iter().filter(|intent| intent.outstanding > 0) {
+        let found = Reservation::found(open);
+        creation::launch_and_record(stack, terms.request.into(), &found).await?;
     }
+    Ok(made)
 }
 
 /// Continues with one machine from its present state. `None`: it is on its way back, or it failed

@@ -96,31 +96,43 @@ impl AttemptOutcome {
 /// What a worker must know of its request or its job.
 pub struct Terms<'s> {
     /// The request.
-    pub request: &'s Request,
+    pub(crate) request: &'s Request,
     /// The owner of its machines.
-    pub owner: Owner,
-    /// The label its jobs ask for.
-    pub label: String,
-    /// The only run whose jobs may run on its machines.
-    pub own_run: Option<OwnRun>,
-    /// The group that its runners join at GitHub, if they register by token.
-    pub group: Option<RunnerGroup>,
-    /// The request as this process began it; none for a job, whose row has the same facts.
-    pub(crate) begun: Option<&'s Begun>,
-    /// The name of a job's one runner; a request's runners are named after their machines.
-    pub runner: Option<RunnerName>,
+    pub(crate) owner: Owner,
+    /// What its owner wants of each runner.
+    pub(crate) wanted: WantedRunner<'s>,
     /// The credential its runners register with; minted before anything is claimed.
-    pub credential: Credential,
+    pub(crate) credential: Credential,
     /// Posts its orders.
-    pub order_batcher: &'s OrderBatcher,
+    pub(crate) order_batcher: &'s OrderBatcher,
     /// Watches its machines' reports.
-    pub report_watcher: &'s ReportWatcher,
+    pub(crate) report_watcher: &'s ReportWatcher,
     /// Receives the progress.
-    pub tell: ProgressObserver<'s>,
+    pub(crate) tell: ProgressObserver<'s>,
     /// When it began, on this process's monotonic clock.
-    pub began: Duration,
+    pub(crate) began: Duration,
     /// Why the last machine that failed was not used.
     pub(crate) failure: Mutex<Option<String>>,
+}
+
+/// What an owner wants of a runner.
+pub(crate) enum WantedRunner<'s> {
+    /// A request's runners are named after their machines, and register by token.
+    OfRequest {
+        /// The request as this process began it: its label, and the only run that it serves.
+        begun: &'s Begun,
+        /// The group that they join at GitHub; GitHub's default group if absent.
+        group: Option<&'s RunnerGroup>,
+    },
+    /// A job's one runner. Its credential names its group.
+    OfJob {
+        /// Its name, after the job and the attempt.
+        name: RunnerName,
+        /// The labels that the job asks for.
+        label: String,
+        /// The run whose jobs alone it serves, if not every job of its labels may have it.
+        own_run: Option<OwnRun>,
+    },
 }
 
 impl Terms<'_> {
@@ -135,12 +147,42 @@ impl Terms<'_> {
 
     /// The name of the runner on this machine.
     fn runner_on<P: Ports>(&self, stack: &Stack<P>, record: &Record) -> RunnerName {
-        let of_machine = || stack.runner_name(&record.id, record.generation);
-        self.runner.clone().unwrap_or_else(of_machine)
+        match &self.wanted {
+            WantedRunner::OfRequest { .. } => stack.runner_name(&record.id, record.generation),
+            WantedRunner::OfJob { name, .. } => name.clone(),
+        }
+    }
+
+    /// The assignment of a machine, to be registered by then.
+    fn assignment<P: Ports>(
+        &self,
+        stack: &Stack<P>,
+        record: &Record,
+        register_by: Timestamp,
+    ) -> Assignment {
+        let (label, own_run, group) = match &self.wanted {
+            WantedRunner::OfRequest { begun, group } => {
+                (&begun.label, &begun.own_run, group.cloned())
+            }
+            WantedRunner::OfJob { label, own_run, .. } => (label, own_run, None),
+        };
+        Assignment {
+            generation: record.generation,
+            owner: self.owner.clone(),
+            runner: self.runner_on(stack, record),
+            label: label.clone(),
+            credential: Some(self.credential.clone()),
+            register_by: Some(register_by),
+            hard_cap: stack.now().after(stack.limits.hard_cap),
+            issued_at: Some(stack.now()),
+            own_run: own_run.clone(),
+            group,
+            ephemeral: self.request.ephemeral,
+        }
     }
 
     /// The time since it began.
-    pub fn elapsed<P: Ports>(&self, stack: &Stack<P>) -> Duration {
+    pub(crate) fn elapsed<P: Ports>(&self, stack: &Stack<P>) -> Duration {
         stack.ports.clock().monotonic().saturating_sub(self.began)
     }
 }
@@ -291,19 +333,7 @@ async fn assign<P: Ports>(
     record: &Record,
     register_by: Timestamp,
 ) -> PrepareInput {
-    let order = Order::Assigned(Assignment {
-        generation: record.generation,
-        owner: terms.owner.clone(),
-        runner: terms.runner_on(stack, record),
-        label: terms.label.clone(),
-        credential: Some(terms.credential.clone()),
-        register_by: Some(register_by),
-        hard_cap: stack.now().after(stack.limits.hard_cap),
-        issued_at: Some(stack.now()),
-        own_run: terms.own_run.clone(),
-        group: terms.group.clone(),
-        ephemeral: terms.request.ephemeral,
-    });
+    let order = Order::Assigned(terms.assignment(stack, record, register_by));
     let key = &record.facts.mailbox;
     if let Ok(Written::Won(_)) = terms.order_batcher.post(key, &order).await {
         return PrepareInput::Assigned;
@@ -361,7 +391,7 @@ async fn tell_of<P: Ports>(
 
 /// The record as it is now. `None`: it cannot be read, or another process works on the request.
 async fn found<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, record: &Record) -> Option<Record> {
-    if let Some(begun) = terms.begun
+    if let WantedRunner::OfRequest { begun, .. } = &terms.wanted
         && entry::is_superseded(stack, begun).await
     {
         return None;

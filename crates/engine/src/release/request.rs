@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use super::{Released, release, withdraw};
 use crate::Stack;
 use crate::progress::ProgressObserver;
-use crate::provision::creation::{intent_id, record};
+use crate::provision::creation::{launches, record};
 use crate::provision::entry::{self, CannotBegin};
 use crate::retry::retry_until;
 
@@ -103,7 +103,9 @@ async fn end_unrecorded<P: Ports>(
     until: Timestamp,
     released: &mut Released,
 ) -> Result<(), Fault> {
-    let open = open_intents(stack, request, until).await?;
+    let of = (&request.id, request.incarnation);
+    let mut open = launches(stack, of, until, |_| false).await?;
+    open.retain(|intent| intent.outstanding > 0);
     if open.is_empty() {
         return Ok(());
     }
@@ -115,26 +117,6 @@ async fn end_unrecorded<P: Ports>(
     let ended = join_all(theirs.map(|(machine, intent)| end(stack, intent, machine, until))).await;
     released.ended.extend(ended.into_iter().flatten());
     Ok(())
-}
-
-async fn open_intents<P: Ports>(
-    stack: &Stack<P>,
-    request: &Request,
-    until: Timestamp,
-) -> Result<Vec<Intent>, Fault> {
-    let ledger = stack.ports.ledger();
-    let mut open = Vec::new();
-    let mut attempt = 1;
-    loop {
-        let id = intent_id(request, attempt);
-        let Some(intent) = retry_until(stack, until, || ledger.intent(&id)).await? else {
-            return Ok(open);
-        };
-        if intent.outstanding > 0 {
-            open.push(intent);
-        }
-        attempt += 1;
-    }
 }
 
 /// Records a machine and takes it back, as any other: whoever launched it may be recording and

@@ -1,25 +1,31 @@
-//! Waiting for capacity under a ceiling, without a deadlock of half-served requests.
+//! Capacity under a ceiling: who waits for it, in which order, and who is told when some is freed.
 //!
 //! Requests of a class that found a ceiling short wait in a line, in the order they came. Only the
 //! first keeps its machines while it waits. All others give theirs back first, so that one request
 //! can get enough machines. A request whose process died leaves the line at its deadline.
 //!
-//! Not here: who is first (`core::request::line`), or reserving (`creation`).
+//! Jobs wait in their lanes. The ledger notes the lanes, and [`freed`] wakes a worker in each.
+//!
+//! Not here: who is first (`core::request::line`, [`crate::jobs`]), or reserving (`creation`).
 
 use std::time::Duration;
 
 use bullpen_core::creation::CeilingReached;
 use bullpen_core::ids::Revision;
+use bullpen_core::job::Job;
+use bullpen_core::job::capacity::WaitingLanes;
 use bullpen_core::pickup::{AdvertVerdict, judge};
-use bullpen_core::ports::{Clock, Document, Fault, Ids, Ledger, Ports};
+use bullpen_core::ports::{Clock, Document, Fault, Fifo, Ids, Ledger, Ports};
 use bullpen_core::request::{Request, line};
 
-use super::worker::Terms;
 use crate::Stack;
 use crate::document;
+use crate::jobs::{Service, queues};
 use crate::progress::ProgressEvent;
+use crate::provision::worker::Terms;
 use crate::release;
 use crate::retry::retry_until;
+use crate::stored_parameters;
 
 /// How often a waiting request checks whether there is capacity.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
@@ -28,13 +34,13 @@ const TRY_ANYWAY: Duration = Duration::from_secs(15);
 
 /// A request's place in the line.
 #[derive(Debug)]
-pub(super) struct PlaceInLine {
+pub(crate) struct PlaceInLine {
     name: String,
 }
 
 /// Whether a waiting request still holds its machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holdings {
+pub(crate) enum Holdings {
     /// It holds them.
     Kept,
     /// It gave them back.
@@ -43,14 +49,14 @@ pub(super) enum Holdings {
 
 impl PlaceInLine {
     /// Joins the end of the line.
-    pub(super) async fn take<P: Ports>(stack: &Stack<P>, request: &Request) -> Result<Self, Fault> {
+    pub(crate) async fn take<P: Ports>(stack: &Stack<P>, request: &Request) -> Result<Self, Fault> {
         let place = Self { name: line::name(&request.id, stack.now()) };
         place.write(stack, request, false).await?;
         Ok(place)
     }
 
     /// Leaves the line. If this fails, the place ends at the deadline.
-    pub(super) async fn leave<P: Ports>(self, stack: &Stack<P>, request: &Request) {
+    pub(crate) async fn leave<P: Ports>(self, stack: &Stack<P>, request: &Request) {
         if let Err(fault) = self.write(stack, request, true).await {
             tracing::info!(%fault, "could not leave the waiting line");
         }
@@ -89,7 +95,7 @@ impl PlaceInLine {
 }
 
 /// Waits until another try is worthwhile, or until the request's deadline.
-pub(super) async fn wait<P: Ports>(
+pub(crate) async fn wait<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     place: &PlaceInLine,
@@ -134,4 +140,42 @@ async fn is_enough_idle<P: Ports>(stack: &Stack<P>, request: &Request) -> Result
         .iter()
         .filter(|idle| judge(idle, request, &stack.limits, now) == AdvertVerdict::PassOn);
     Ok(fits.count() >= usize::try_from(request.count).unwrap_or(usize::MAX))
+}
+
+/// Notes in the ledger that a job waits for capacity. If that fails, the sweep finds the job.
+pub(crate) async fn note_waiting<P: Ports, J>(service: &Service<'_, P, J>, job: &Job) {
+    let stack = service.stack;
+    let now = stack.now();
+    let Some(at) = job.waiting_at() else { return };
+    if !service.is_lane_news(&at.lane, now) {
+        return;
+    }
+    let with = |kept: Option<WaitingLanes>| kept.unwrap_or_default().with(job, now);
+    if let Err(fault) = stored_parameters::update(stack, service.patience(), with).await {
+        tracing::info!(lane = at.lane, %fault, "could not note lane without capacity");
+        service.forget_lane(&at.lane);
+    }
+}
+
+/// Wakes a worker in every lane where jobs wait for capacity, once for each machine that has ended
+/// or become idle. `marks` tell the machines apart, so that the queue drops a repeated wake-up.
+pub(crate) async fn freed<P: Ports>(stack: &Stack<P>, marks: &[String]) {
+    if marks.is_empty() {
+        return;
+    }
+    let waiting_lanes = match stored_parameters::load::<P, WaitingLanes>(stack, stack.now()).await {
+        Ok(stored) => stored.unwrap_or_default(),
+        Err(fault) => {
+            tracing::info!(%fault, "could not read lanes without capacity");
+            return;
+        }
+    };
+    for wake in waiting_lanes.wakes(stack.now()) {
+        for mark in marks {
+            // Each wake-up has a FIFO group of its own, so that none waits for an earlier one.
+            let group = format!("room.{}.{mark}", wake.job);
+            let fifo = Fifo { group: group.clone(), deduplication: group };
+            queues::send(stack, &queues::launch_queue(stack), &wake, fifo).await;
+        }
+    }
 }
