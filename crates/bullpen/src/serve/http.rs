@@ -48,7 +48,7 @@ const ACCEPTED_AT_ONCE: usize = 16;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// How many refused connections are answered at once; beyond that they are just closed.
 const REFUSALS_MAX: usize = 32;
-/// How long a refused sender may take to read its refusal. It may not read one that is closed sooner.
+/// How long a refused sender may take to read its refusal. A sender may miss a refusal if the service closes sooner.
 const REFUSED_WITHIN: Duration = Duration::from_secs(1);
 /// How much is read from a refused sender: a delivery, and no more than the process has time for.
 const REFUSED_BYTES_MAX: usize = 64 * 1024;
@@ -199,7 +199,7 @@ pub(super) async fn listen<C: Clock>(
     }
 }
 
-/// Decides about a new connection, and closes the one that it replaces.
+/// Decides about a new connection, and closes the connection that it replaces.
 fn admit(
     connections: &SharedConnections,
     closers: &mut BTreeMap<ConnectionId, oneshot::Sender<()>>,

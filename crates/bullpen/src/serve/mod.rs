@@ -100,7 +100,7 @@ pub(crate) struct ServeArgs {
 pub(crate) enum Role {
     /// Takes webhooks and makes them durable
     Webhook,
-    /// Gives waiting jobs their runners, and finds those that nobody announced
+    /// Gives waiting jobs their runners, and finds jobs that no webhook announced
     Jobs,
     /// Keeps standby pools, and the stack in order: what `refresh` does, again and again
     Pools,

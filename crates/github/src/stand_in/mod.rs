@@ -209,7 +209,7 @@ impl StandIn {
         self.world.until(|state, now| view(state, now).filter(|it| it.conclusion.is_some())).await
     }
 
-    /// Waits until a job has started. Never returns for one that never does.
+    /// Waits until a job has started; never returns if it never does.
     pub async fn started(&self, job: u64) -> JobView {
         let view = |state: &mut state::State| state.jobs.get(&job).map(state::Job::view);
         self.world.until(|state, _| view(state).filter(|it| it.started_at.is_some())).await

@@ -21,7 +21,7 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 pub(super) struct ServerConnection<'a, C, W> {
     pub(super) server: Server<'a, C>,
     pub(super) console: &'a Console<'a, C, W>,
-    /// Of all requests together: one that failed may be dropped, and the next one succeed.
+    /// For all requests together: a caller may drop a request that failed, and the next may succeed.
     is_down: AtomicBool,
 }
 

@@ -136,7 +136,7 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
             };
             let over = match heard {
                 Heard::Message(Message::Job(job)) => self.job(&job, interrupted.as_mut()).await?,
-                // Not one that runs here; the server has to hear of its end to forget it.
+                // The job does not run here; the server must hear of its end to forget it.
                 Heard::Message(Message::Cancel { job }) => {
                     self.complete(job, Conclusion::Cancelled).await;
                     None
