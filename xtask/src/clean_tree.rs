@@ -34,7 +34,7 @@ fn run(gate: &Context<'_>) -> Result<()> {
         changed.into_iter().collect::<Vec<_>>().join("\n")
     );
     // Cargo brings the lock file up to date before it runs us, so comparing with before cannot
-    // show it. Where nobody edits the tree, it was the commit that lacked it.
+    // show it. Where no person edits the tree, the commit lacked it.
     ensure!(
         !gate.place.ci || !lock_was_stale(&gate.tree_before),
         "Cargo.lock does not match the manifests; commit the updated one"

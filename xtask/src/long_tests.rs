@@ -7,7 +7,15 @@
 //! Not here: running them (`programs`).
 
 /// The long tests: their program, and what their names begin with.
-const LONG: &[(&str, &[&str])] = &[];
+const LONG: &[(&str, &[&str])] = &[
+    ("bullpen/demo", &["an_interrupted_one_leaves_nothing"]),
+    ("bullpen/pools", &["killed::"]),
+    ("bullpen/reuse", &["killed::", "cancelled::a_provision_that_is_cancelled_at_any_moment"]),
+    ("bullpen/service", &["crowd::", "flood::", "killed::"]),
+    ("sim/crash_anywhere", &["a_provision_that_dies_at_any_await"]),
+    ("sim/five_hundred_jobs", &["five_hundred_jobs_stay_within_githubs_limits"]),
+    ("sim/pools", &["rounds::"]),
+];
 
 /// Whether a test is a long one.
 pub(crate) fn is_long(program: &str, test: &str) -> bool {
@@ -21,4 +29,28 @@ pub(crate) fn unused(tests: &[String]) -> Vec<String> {
         prefixes.iter().map(move |prefix| format!("{program}/{prefix}"))
     });
     entries.filter(|entry| !tests.iter().any(|test| test.starts_with(entry.as_str()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_is_long_by_its_program_and_how_its_name_begins() {
+        assert!(is_long("bullpen/service", "killed::twenty_kills"));
+        assert!(!is_long("bullpen/service", "jobs::a_job_that_was_killed::by_hand"));
+        assert!(!is_long("core/bullpen_core", "killed::twenty_kills"));
+    }
+
+    #[test]
+    fn an_entry_without_a_test_is_unused() {
+        let all: Vec<String> = LONG
+            .iter()
+            .flat_map(|(program, prefixes)| {
+                prefixes.iter().map(move |it| format!("{program}/{it}x"))
+            })
+            .collect();
+        assert!(unused(&all).is_empty());
+        assert_eq!(unused(&all[1..]), ["bullpen/demo/an_interrupted_one_leaves_nothing"]);
+    }
 }

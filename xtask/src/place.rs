@@ -22,7 +22,7 @@ pub(crate) struct Place {
     pub(crate) cache: PathBuf,
     /// Cargo's target directory.
     pub(crate) target: PathBuf,
-    /// Whether a CI system runs us: nothing will be built incrementally, and nobody edits the tree.
+    /// Whether a CI system runs us: the next build is of a fresh clone, and no person edits the tree.
     pub(crate) ci: bool,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn shown(command: &Command) -> String {
 
 #[cfg(test)]
 impl Place {
-    /// A place under `root` that nobody looks at.
+    /// A place under `root` that need not exist.
     pub(crate) fn of_test(root: &str) -> Self {
         let root = PathBuf::from(root);
         Self { cache: root.join("cache"), target: root.join("target"), root, ci: false }

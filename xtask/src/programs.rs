@@ -78,7 +78,7 @@ fn quick(gate: &Context<'_>) -> Result<()> {
     run(gate.place, selected, Part::Quick)
 }
 
-/// Runs what the quick step does not run, whatever the reason: the difference is computed.
+/// Runs the tests that the quick step does not run. The difference is computed, so that none is lost.
 fn deep(gate: &Context<'_>) -> Result<()> {
     let mut done = BTreeMap::new();
     for program in build(gate.place, QUICK_BUILD)? {

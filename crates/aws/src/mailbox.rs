@@ -32,7 +32,7 @@ use crate::transaction::BUILT;
 ///
 /// An agent calls only `GetItem` on its inbox and `UpdateItem` on its report. The credential is an
 /// attribute of its own, so that `redact` removes it without a read. `post_all` sends assignments
-/// in transactions ([`crate::batch`]) but each withdrawal alone: the inbox it leaves depends on the
+/// in transactions (`batch`) but each withdrawal alone: the inbox it leaves depends on the
 /// stored assignment, and a transaction returns nothing. Nothing wakes a waiting agent: `wait`
 /// sleeps.
 pub struct DynamoMailbox<C> {

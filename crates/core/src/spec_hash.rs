@@ -116,13 +116,7 @@ pub fn is_outdated(seen: &SpecHash, built_from: &SpecHash) -> bool {
 
 /// The SHA-256 of these bytes, in hexadecimal.
 pub fn digest_hex(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().fold(String::with_capacity(64), |mut hex, byte| {
-        let nibble = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
-        hex.push(nibble(byte >> 4));
-        hex.push(nibble(byte & 15));
-        hex
-    })
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// Whether a machine with the hash `seen` differs from the wanted machine. Hashes of different

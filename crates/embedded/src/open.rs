@@ -9,10 +9,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use rustix::process::geteuid;
@@ -250,21 +252,14 @@ fn check_pages(path: &Path) -> Result<(), OpenError> {
     }
 }
 
+/// What is escaped in the path of a URI.
+const ESCAPED_IN_PATHS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
+
 /// The path as a URI, with special characters escaped.
 fn immutable_uri(path: &Path) -> String {
-    use std::fmt::Write as _;
-    use std::os::unix::ffi::OsStrExt as _;
-    let mut uri = String::from("file:");
-    for byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
-                uri.push(char::from(*byte));
-            }
-            other => write!(uri, "%{other:02X}").expect("writing to a string cannot fail"),
-        }
-    }
-    uri.push_str("?immutable=1");
-    uri
+    let path = percent_encode(path.as_os_str().as_bytes(), ESCAPED_IN_PATHS);
+    format!("file:{path}?immutable=1")
 }
 
 /// `path` with a suffix, like SQLite names its own extra files.

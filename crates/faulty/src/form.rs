@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use percent_encoding::percent_decode;
+
 /// The fields of a body, by name.
 pub(crate) fn fields(body: &[u8]) -> BTreeMap<String, String> {
     pairs(body).map(|(name, value)| (decoded(name), decoded(value))).collect()
@@ -24,24 +26,9 @@ fn pairs(body: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 
 /// Decodes `%41` and `+`. A malformed escape stays unchanged.
 fn decoded(text: &[u8]) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, after)) = rest.split_first() {
-        let escaped = after.first_chunk().filter(|_| *first == b'%').and_then(|it| byte(*it));
-        if let Some(byte) = escaped {
-            bytes.push(byte);
-            rest = &after[2..];
-        } else {
-            bytes.push(if *first == b'+' { b' ' } else { *first });
-            rest = after;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn byte(digits: [u8; 2]) -> Option<u8> {
-    let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
-    u8::try_from(high? * 16 + low?).ok()
+    let spaced: Vec<u8> =
+        text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+    percent_decode(&spaced).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -17,12 +17,11 @@ use bullpen_core::ids::{
     ClaimId, HolderId, InstanceId, IntentId, MailboxKey, PoolName, RunnerName, SpecHash, StopOp,
 };
 use bullpen_core::mailbox::Credential;
-use bullpen_core::ports::{Demand, Ids, RunnerSpec};
+use bullpen_core::ports::{Ids, RunnerSpec};
 use bullpen_core::request::TypePattern;
 use bullpen_core::time::Timestamp;
 use bullpen_sim::clock::{SimClock, on_virtual_time, pass};
 use bullpen_sim::contract::Harness;
-use bullpen_sim::contract::demand::DemandHarness;
 use bullpen_sim::contract::fleet::FleetHarness;
 use bullpen_sim::contract::forge::ForgeHarness;
 use bullpen_sim::contract::mailbox::MailboxHarness;
@@ -30,9 +29,7 @@ use bullpen_sim::dice::Dice;
 use bullpen_sim::model::fleet::Delays;
 use bullpen_sim::model::forge::{ListenerMessage, ListenerPort};
 use bullpen_sim::model::mailbox::Forgery;
-use bullpen_sim::model::{
-    DemandModel, FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel,
-};
+use bullpen_sim::model::{FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel};
 use bullpen_sim::wire::{Weather, Wire};
 
 const LAG_MAX: Duration = Duration::from_secs(2);
@@ -138,20 +135,6 @@ macro_rules! forges_reports {
 }
 
 forges_reports!(StrongMailbox, WeakMailbox);
-world!(
-    StrongDemand,
-    DemandModel,
-    false,
-    |wire, _| DemandModel::new(wire),
-    |source: &DemandModel, wire, _| source.for_process(wire)
-);
-world!(
-    WeakDemand,
-    DemandModel,
-    true,
-    |wire, _| DemandModel::weak(wire),
-    |source: &DemandModel, wire, _| source.for_process(wire)
-);
 world!(VirtualClock, SimClock, false, |_, clock| clock, |clock: &SimClock, wire, _| clock
     .for_process(wire, 0));
 world!(
@@ -161,18 +144,6 @@ world!(
     |_, _| Counted::new(0, Arc::default()),
     |ids: &Counted, _, _| Counted::new(1, Arc::clone(&ids.next))
 );
-
-impl DemandHarness for StrongDemand {
-    async fn announce(&self, demand: Demand) {
-        self.port.announce(demand);
-    }
-}
-
-impl DemandHarness for WeakDemand {
-    async fn announce(&self, demand: Demand) {
-        self.port.announce(demand);
-    }
-}
 
 world!(StrongFleet, FleetModel, false, fleet, FleetModel::for_process);
 world!(WeakFleet, FleetModel, true, weak_fleet, FleetModel::for_process);
@@ -316,9 +287,6 @@ mod strong {
     mod mailbox {
         bullpen_sim::mailbox_contract!(crate::StrongMailbox);
     }
-    mod demand {
-        bullpen_sim::demand_contract!(crate::StrongDemand);
-    }
     mod fleet {
         bullpen_sim::fleet_contract!(crate::StrongFleet);
     }
@@ -342,9 +310,6 @@ mod weak {
     }
     mod mailbox {
         bullpen_sim::mailbox_contract!(crate::WeakMailbox);
-    }
-    mod demand {
-        bullpen_sim::demand_contract!(crate::WeakDemand);
     }
     mod fleet {
         bullpen_sim::fleet_contract!(crate::WeakFleet);

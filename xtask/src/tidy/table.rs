@@ -55,11 +55,13 @@ pub(crate) const TABLE: &[CrateRow] = &[
         test_crates: &[],
         // The schema generator is a tool of the tests.
         outside: Outside::Only(&[
+            "hex",
             "jiff",
             "saphyr-parser",
             "serde",
             "serde_json",
             "sha2",
+            "strsim",
             "thiserror",
             "toml",
         ]),
@@ -79,6 +81,7 @@ pub(crate) const TABLE: &[CrateRow] = &[
         crates: &["bullpen-agent", "bullpen-core"],
         test_crates: &["bullpen-sim"],
         outside: Outside::Only(&[
+            "percent-encoding",
             "rusqlite",
             "rustix",
             "serde",
@@ -143,15 +146,18 @@ pub(crate) const TABLE: &[CrateRow] = &[
         crates: &["bullpen-core"],
         // Itself, with the stand-in.
         test_crates: &["bullpen-github", "bullpen-sim"],
-        // An HTTP client and TLS in small parts; `ring` also signs as an App; `rustix` is the
-        // stand-in runner's, for its jobs.
+        // An HTTP client and TLS in small parts; `ring` also signs as an App; `axum` is the
+        // stand-in server's, and `rustix` the stand-in runner's, for its jobs.
         outside: Outside::Only(&[
+            "axum",
             "base64",
             "futures-util",
+            "hex",
             "http-body-util",
             "hyper",
             "hyper-rustls",
             "hyper-util",
+            "percent-encoding",
             "ring",
             "rustix",
             "rustls",
@@ -188,6 +194,7 @@ pub(crate) const TABLE: &[CrateRow] = &[
             "http-body-util",
             "hyper",
             "hyper-util",
+            "percent-encoding",
             "rand_chacha",
             "rand_core",
             "serde_json",

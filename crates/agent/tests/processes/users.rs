@@ -29,7 +29,7 @@ fn jobs_user(home: PathBuf) -> User {
     User { name: String::from("jobs-user"), uid: id, gid: id, groups: Vec::new(), home }
 }
 
-/// Makes a directory with this mode, for example one that every user may enter or write to.
+/// Makes a directory with this mode, for example a mode that lets every user enter or write.
 fn open(path: &Path, mode: u32) {
     fs::create_dir_all(path).expect("a directory");
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");

@@ -125,7 +125,7 @@ impl OrderEffect {
         let Self { in_use, others, .. } = self;
         let back = format!("`bullpen pools resume {pool}` cancels the order.");
         let emptied = format!(
-            "it ends the machines that are not in use ({others} now).\nMachines in use, left to \
+            "it ends machines that are not in use ({others} now).\nMachines in use, left to \
              finish: {in_use}. It launches none."
         );
         match self.order {

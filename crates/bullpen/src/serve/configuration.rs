@@ -1,10 +1,9 @@
-//! What is configured: read from a file or from the organisation, again and again, the last good one
-//! kept. A broken pool stays as it was in that, and the others are taken.
+//! Reading the configuration again and again, from a file or from the organisation's repository.
 //!
-//! Jobs that come before there is a configuration at all wait for it, and so do those of a pool that was
-//! never good.
+//! The last good configuration stays in use. A broken pool stays as it was in it, and the other pools
+//! change. Jobs wait until there is a first good configuration, or a first good version of their pool.
 //!
-//! Not here: what a configuration says (`bullpen_core::config`).
+//! Not here: parsing a configuration (`bullpen_core::config`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,11 +18,11 @@ use crate::exit::Exit;
 use crate::inputs::{GithubInputs, Scope, StackInputs};
 use crate::workflow::Failure;
 
-/// Where an organisation keeps it.
+/// The repository in which an organisation keeps it.
 const REPOSITORY: &str = ".github-private";
 const PATH: &str = ".github/runs-on.yml";
 
-/// Where it is.
+/// The place of the configuration.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// In a file of this machine.
@@ -46,7 +45,7 @@ impl Source {
         }
     }
 
-    /// Where that is, for people.
+    /// The place in words.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
@@ -55,8 +54,7 @@ impl Source {
         }
     }
 
-    /// What it says, for a command that looks once; nothing if it is nowhere, or if there is nobody
-    /// to ask for it.
+    /// Reads the configuration once, for a command. None if there is no place, or no forge to ask.
     pub(crate) async fn once(
         &self,
         forge: Option<&impl JobForge>,
@@ -80,15 +78,15 @@ impl Source {
     }
 }
 
-/// What is configured, as far as it was looked at.
+/// The configuration and what was read of it so far.
 #[derive(Debug)]
 pub(super) struct Configuration<'a> {
     source: Source,
-    /// What it is held against.
+    /// `bullpen.toml`, which the configuration is checked against.
     file: &'a StackFile,
-    /// What was read last, good or not.
+    /// The text that was read last, good or not.
     seen: Option<Seen>,
-    /// What was good of it last.
+    /// The last good configuration.
     good: Option<Config>,
 }
 
@@ -105,21 +103,21 @@ impl<'a> Configuration<'a> {
         Self { source, file, seen: None, good: None }
     }
 
-    /// Whether there was ever anything to read. That nothing is found is no order to empty pools: who may
-    /// not read a file is told that there is none.
+    /// Whether there was ever a file. A missing file is no order to empty pools: GitHub answers the same
+    /// to a caller that may not read it.
     pub(super) fn is_found(&self) -> bool {
         self.seen.as_ref().is_some_and(|seen| !seen.text.is_empty())
     }
 
-    /// A configuration that is new since the last look and good, but for single pools; what is broken is
-    /// said loudly, and stays as it was.
+    /// Reads the configuration. Returns it if it is new and good, but for single pools; logs every broken
+    /// part, which stays as it was.
     pub(super) async fn look(&mut self, forge: &impl JobForge) -> Option<Config> {
         let read = match &self.source {
             Source::Nowhere => FileRead::Absent,
             Source::File(path) => match fs::read_to_string(path) {
                 Ok(text) => FileRead::Read { text, tag: None },
                 Err(error) => {
-                    tracing::error!(file = %path.display(), %error, "could not read it");
+                    tracing::error!(file = %path.display(), %error, "could not read the configuration");
                     return None;
                 }
             },
@@ -148,7 +146,7 @@ impl<'a> Configuration<'a> {
                 self.seen = Some(Seen { text, tag });
                 config
             }
-            // One that was there and is not any more stays what is configured.
+            // A configuration that disappeared stays in use.
             FileRead::Absent if self.seen.is_some() => None,
             FileRead::Absent => {
                 self.seen = Some(Seen { text: String::new(), tag: None });
@@ -173,9 +171,9 @@ impl<'a> Configuration<'a> {
             } else {
                 "it is left alone, and its jobs wait"
             };
-            tracing::error!(place, %pool, becomes, "a pool is broken");
+            tracing::error!(place, %pool, becomes, "pool is broken");
         }
-        tracing::info!(place, "configured");
+        tracing::info!(place, "configuration applied");
         self.good = Some(config.clone());
         Some(config)
     }
@@ -187,13 +185,13 @@ fn say(place: &str, findings: &[Finding], is_taken: bool) {
         let said = finding.text();
         match finding.severity {
             Severity::Error if is_taken => {
-                tracing::error!(place, line, column, said, "what is wrong with a pool");
+                tracing::error!(place, line, column, said, "finding in a broken pool");
             }
             Severity::Error => {
-                tracing::error!(place, line, column, said, "a broken configuration is not used");
+                tracing::error!(place, line, column, said, "configuration is broken and not used");
             }
             Severity::Warning | Severity::Note => {
-                tracing::warn!(place, line, column, said, "about the configuration");
+                tracing::warn!(place, line, column, said, "finding in the configuration");
             }
         }
     }

@@ -1,29 +1,31 @@
-//! The accept loop that every listener has: connections, for how long, and their end.
+//! The accept loop that serves every listener's router: connections, their limits, and their end.
 //!
 //! Connections are futures of one task: none outlives the listener, and there is nothing to abort. They
 //! share that task with the other listener, the jobs and the signals, so what strangers send is kept from
 //! taking the whole of its turn: tokio lets a task do so many operations a turn, and what connections do
 //! does not count.
 //!
-//! Not here: what is answered (`webhook`, `admin`), or who keeps a seat when they are short (`connections`).
+//! Not here: routes (`webhook`, `admin`), or which connections are kept (`connections`).
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::{Request, StatusCode};
+use axum::response::Response;
 use bullpen_core::ports::Clock;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::coop::unconstrained;
@@ -31,109 +33,128 @@ use tokio::task::yield_now;
 
 use super::connections::{Admission, ConnectionId, ConnectionLimits, Connections};
 
-/// How long a head may take, and how long a connection may say nothing: GitHub itself waits ten
-/// seconds for an answer.
+/// How long a head may take, and how long a connection may be silent: GitHub itself waits ten seconds
+/// for an answer.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// How long requests that have begun may go on when the listener closes.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
-/// How long nothing is accepted after the system refused to: most likely it is out of descriptors.
-const AFTER_REFUSAL: Duration = Duration::from_millis(100);
+/// How long nothing is accepted after an accept failed: most likely the process has no descriptor left.
+const AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(100);
 /// How many connections are accepted before the rest of the process has its turn.
 const ACCEPTED_AT_ONCE: usize = 16;
 
 /// The largest head: GitHub's have two thousand bytes, and proxies add some. It is also what a
-/// connection may hold of a body that nobody reads yet.
+/// connection may hold of a body before it is read.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// How many connections are told at once that there is no room; beyond that they are just closed.
+/// How many refused connections are answered at once; beyond that they are just closed.
 const REFUSALS_MAX: usize = 32;
-/// How long a refusal waits until it is read. One that is closed sooner may not be.
+/// How long a refused sender may take to read its refusal. A sender may miss a refusal if the service closes sooner.
 const REFUSED_WITHIN: Duration = Duration::from_secs(1);
-/// How much is read of one that was refused: a delivery, and no more than the process has time for.
+/// How much is read from a refused sender: a delivery, and no more than the process has time for.
 const REFUSED_BYTES_MAX: usize = 64 * 1024;
-/// What a connection is told for which there is no room.
-const NO_ROOM: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 10\r\nconnection: close\r\n\
+/// The answer to a connection when the listener is full.
+const REFUSAL: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 10\r\nconnection: close\r\n\
                        content-type: text/plain; charset=utf-8\r\ncontent-length: 50\r\n\r\n\
                        too many connections are open; try it again later\n";
 
-/// An answer.
-pub(super) type Answer = Response<Full<Bytes>>;
-
 /// An answer with a line of text, or with none.
-pub(super) fn text(status: StatusCode, line: &str) -> Answer {
+pub(super) fn text(status: StatusCode, line: &str) -> Response {
     if line.is_empty() {
-        return with(status, None, Bytes::new());
+        return with(status, None, Body::empty());
     }
     with(status, Some("text/plain; charset=utf-8"), format!("{line}\n"))
 }
 
-/// An answer with a body of this kind.
+/// An answer with a body of this content type.
 pub(super) fn with(
     status: StatusCode,
-    kind: Option<&'static str>,
-    body: impl Into<Bytes>,
-) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    content_type: Option<&'static str>,
+    body: impl Into<Body>,
+) -> Response {
+    let mut answer = Response::new(body.into());
     *answer.status_mut() = status;
-    if let Some(kind) = kind {
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if let Some(content_type) = content_type {
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
     answer
 }
 
-/// The connection that a request came by, for those who answer it.
-pub(super) struct Caller<'c> {
-    seat: ConnectionId,
-    crowd: &'c RefCell<Connections>,
-    now: &'c dyn Fn() -> Duration,
+/// The connection that a request came by: an extension of every request.
+#[derive(Clone)]
+pub(super) struct Caller {
+    id: ConnectionId,
+    connections: SharedConnections,
 }
 
-impl Caller<'_> {
-    /// The request is signed, or else allowed: the connection keeps its seat from now on.
-    pub(super) fn is_proven(&self) {
-        self.crowd.borrow_mut().proves(self.seat);
-    }
-
-    fn asks(&self) {
-        self.crowd.borrow_mut().asks(self.seat, (self.now)());
-    }
-
-    fn is_answered(&self) {
-        self.crowd.borrow_mut().is_answered(self.seat, (self.now)());
+impl Caller {
+    /// The request is signed, or else allowed: the connection is proven from now on.
+    pub(super) fn set_proven(&self) {
+        self.connections.lock().set_proven(self.id);
     }
 }
 
-impl Drop for Caller<'_> {
+/// The connections of a listener, shared with the handlers of their requests.
+#[derive(Clone)]
+struct SharedConnections(Arc<Mutex<Connections>>);
+
+impl SharedConnections {
+    fn new(limits: ConnectionLimits) -> Self {
+        Self(Arc::new(Mutex::new(Connections::new(limits))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connections> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An admitted connection; dropping it makes room for another.
+struct OpenConnection<'c, C> {
+    caller: Caller,
+    clock: &'c C,
+}
+
+impl<C: Clock> OpenConnection<'_, C> {
+    fn request_begins(&self) {
+        self.caller.connections.lock().request_begins(self.caller.id, self.clock.monotonic());
+    }
+
+    fn request_ends(&self) {
+        self.caller.connections.lock().request_ends(self.caller.id, self.clock.monotonic());
+    }
+}
+
+impl<C> Drop for OpenConnection<'_, C> {
     fn drop(&mut self) {
-        self.crowd.borrow_mut().leaves(self.seat);
+        self.caller.connections.lock().closed(self.caller.id);
     }
 }
 
-/// Answers those who connect until `closing`, and then those who have asked already.
+/// Serves a router until `closing`, and then the requests that have begun.
 pub(super) async fn listen<C: Clock>(
     listener: &TcpListener,
     clock: &C,
     mut closing: watch::Receiver<bool>,
-    bounds: ConnectionLimits,
-    answer: impl AsyncFn(Request<Incoming>, &Caller<'_>) -> Answer,
+    limits: ConnectionLimits,
+    router: Router,
 ) {
-    let crowd = RefCell::new(Connections::new(bounds));
-    let now = || clock.monotonic();
+    let connections = SharedConnections::new(limits);
+    let router = TowerToHyperService::new(router);
     let mut closers = BTreeMap::new();
-    let mut connections = FuturesUnordered::new();
+    let mut conversations = FuturesUnordered::new();
     let mut refusals = FuturesUnordered::new();
     let mut not_before = Duration::ZERO;
     let mut accepted_at_once = 0;
-    let closed = closing.clone();
+    let listener_closes = closing.clone();
     let mut closing = pin!(async move { drop(closing.wait_for(|closing| *closing).await) });
     loop {
-        let accepts_at = crowd.borrow_mut().accepts_at(now()).max(not_before);
-        let accepts_in = accepts_at.saturating_sub(now());
+        let accepts_at = connections.lock().accepts_at(clock.monotonic()).max(not_before);
+        let accepts_in = accepts_at.saturating_sub(clock.monotonic());
         let accepted = tokio::select! {
             biased;
             () = &mut closing => break,
             // One look at each connection ends, and each look does: what is pipelined waits its turn.
-            Some(seat) = unconstrained(connections.next()), if !connections.is_empty() => {
-                closers.remove(&seat);
+            Some(id) = unconstrained(conversations.next()), if !conversations.is_empty() => {
+                closers.remove(&id);
                 continue;
             }
             Some(()) = unconstrained(refusals.next()), if !refusals.is_empty() => continue,
@@ -144,15 +165,23 @@ pub(super) async fn listen<C: Clock>(
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
-                not_before = now() + AFTER_REFUSAL;
+                not_before = clock.monotonic() + AFTER_FAILED_ACCEPT;
                 continue;
             }
         };
-        if let Some(seat) = seat(&crowd, &mut closers, peer, now()) {
-            let (give_up, seat_taken) = oneshot::channel();
-            closers.insert(seat, give_up);
-            let caller = Caller { seat, crowd: &crowd, now: &now };
-            connections.push(converse(stream, caller, seat_taken, closed.clone(), &answer));
+        if let Some(id) = admit(&connections, &mut closers, peer, clock.monotonic()) {
+            let (give_up, closed_for_another) = oneshot::channel();
+            closers.insert(id, give_up);
+            let caller = Caller { id, connections: connections.clone() };
+            let open = OpenConnection { caller, clock };
+            let router = router.clone();
+            conversations.push(converse(
+                stream,
+                open,
+                closed_for_another,
+                listener_closes.clone(),
+                router,
+            ));
         } else if refusals.len() < REFUSALS_MAX {
             refusals.push(refuse(stream, clock));
         }
@@ -163,27 +192,28 @@ pub(super) async fn listen<C: Clock>(
     }
     tokio::select! {
         biased;
-        () = unconstrained(async { while connections.next().await.is_some() {} }) => {}
-        () = clock.sleep(CLOSE_WITHIN) => tracing::info!(left = connections.len(), "cut off"),
+        () = unconstrained(async { while conversations.next().await.is_some() {} }) => {}
+        () = clock.sleep(CLOSE_WITHIN) => {
+            tracing::info!(left = conversations.len(), "closed busy connections");
+        }
     }
 }
 
-/// The seat of a connection that has just come, if there is one for it; the connection that had it is
-/// told to close.
-fn seat(
-    crowd: &RefCell<Connections>,
+/// Decides about a new connection, and closes the connection that it replaces.
+fn admit(
+    connections: &SharedConnections,
     closers: &mut BTreeMap<ConnectionId, oneshot::Sender<()>>,
     peer: SocketAddr,
     now: Duration,
 ) -> Option<ConnectionId> {
-    let arrival = crowd.borrow_mut().arrives(peer.ip(), now);
-    match arrival {
-        Admission::Seated(seat) => Some(seat),
-        Admission::Instead { seat, closes } => {
-            tracing::debug!(%peer, "idle connection closed for another");
-            // One that is over has nothing to close.
+    let admission = connections.lock().admit(peer.ip(), now);
+    match admission {
+        Admission::Admitted(new) => Some(new),
+        Admission::Replaces { new, closes } => {
+            tracing::debug!(%peer, "connection replaces an idle one");
+            // A connection that has ended has nothing to close.
             let _ = closers.remove(&closes).map(|closer| closer.send(()));
-            Some(seat)
+            Some(new)
         }
         Admission::Refused => {
             tracing::debug!(%peer, "connection refused");
@@ -192,12 +222,12 @@ fn seat(
     }
 }
 
-/// Tells a connection that there is no room, and reads what it says until it has heard that, within
-/// bounds: a connection that is closed with something unread is cut off.
+/// Answers that the listener is full, and reads until the sender has seen that, within bounds: the
+/// system cuts off a connection that is closed with something unread.
 async fn refuse(stream: TcpStream, clock: &impl Clock) {
     // A new connection takes so few bytes at once, or is broken.
-    let _ = stream.try_write(NO_ROOM.as_bytes());
-    let heard = async {
+    let _ = stream.try_write(REFUSAL.as_bytes());
+    let seen = async {
         let mut unread = [0; 1024];
         let mut left = REFUSED_BYTES_MAX;
         while left > 0 && stream.readable().await.is_ok() {
@@ -211,31 +241,32 @@ async fn refuse(stream: TcpStream, clock: &impl Clock) {
     };
     tokio::select! {
         biased;
-        () = heard => {}
+        () = seen => {}
         () = clock.sleep(REFUSED_WITHIN) => {}
     }
 }
 
-/// One connection to its end, or until it gives its seat up.
-async fn converse(
+/// One connection until it ends, or until it is closed for another.
+async fn converse<C: Clock>(
     stream: TcpStream,
-    caller: Caller<'_>,
-    seat_taken: oneshot::Receiver<()>,
+    open: OpenConnection<'_, C>,
+    closed_for_another: oneshot::Receiver<()>,
     mut closing: watch::Receiver<bool>,
-    answer: &impl AsyncFn(Request<Incoming>, &Caller<'_>) -> Answer,
+    router: TowerToHyperService<Router>,
 ) -> ConnectionId {
-    let service = service_fn(async |request| {
-        caller.asks();
-        let answered = answer(request, &caller).await;
-        caller.is_answered();
-        Ok::<_, Infallible>(answered)
+    let service = service_fn(async |mut request: Request<Incoming>| {
+        open.request_begins();
+        request.extensions_mut().insert(open.caller.clone());
+        let answer = router.call(request).await;
+        open.request_ends();
+        answer
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(HEAD_BYTES_MAX);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         biased;
-        Ok(()) = seat_taken => Ok(()),
+        Ok(()) = closed_for_another => Ok(()),
         ended = connection.as_mut() => ended,
         _ = closing.wait_for(|closing| *closing) => {
             connection.as_mut().graceful_shutdown();
@@ -243,20 +274,24 @@ async fn converse(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "connection ended early");
     }
-    caller.seat
+    open.caller.id
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::future::pending;
     use std::io::Write as _;
     use std::net::{Ipv4Addr, UdpSocket};
     use std::os::fd::OwnedFd;
 
+    use axum::routing::get;
     use bullpen_core::time::Timestamp;
-    use futures_util::poll;
+    use futures_util::stream::unfold;
+    use futures_util::{StreamExt as _, poll};
+    use tokio::sync::broadcast;
 
     use super::*;
 
@@ -292,12 +327,58 @@ mod tests {
     async fn a_failing_accept_keeps_nothing_else_waiting() {
         let listener = broken().await;
         let (close, closing) = watch::channel(false);
-        let bounds = ConnectionLimits { connections: 1, unproven_per_peer: 1, proxies: Vec::new() };
-        let answer = async |_: Request<Incoming>, _: &Caller<'_>| text(StatusCode::OK, "");
-        let mut listening = pin!(listen(&listener, &Standing, closing, bounds, answer));
+        let limits = ConnectionLimits { connections: 1, unproven_per_peer: 1, proxies: Vec::new() };
+        let mut listening = pin!(listen(&listener, &Standing, closing, limits, Router::new()));
         assert!(poll!(listening.as_mut()).is_pending());
         close.send_replace(true);
         assert!(poll!(listening.as_mut()).is_ready(), "it listens to more than its accepts");
+    }
+
+    /// Reads until the other side has sent this.
+    async fn read_until(stream: &TcpStream, wanted: &str) {
+        let mut read = Vec::new();
+        while !String::from_utf8_lossy(&read).contains(wanted) {
+            stream.readable().await.expect("it is open");
+            let mut part = [0; 1024];
+            match stream.try_read(&mut part) {
+                Ok(0) => panic!("it was closed after {read:?}"),
+                Ok(count) => read.extend_from_slice(&part[..count]),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_is_sent_part_by_part_as_it_comes() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
+        let to = listener.local_addr().expect("it has one");
+        let parts = broadcast::Sender::new(1);
+        let stream_parts = {
+            let parts = parts.clone();
+            async move || {
+                let parts = unfold(parts.subscribe(), async |mut parts| {
+                    Some((parts.recv().await.ok()?, parts))
+                });
+                Body::from_stream(parts.map(Ok::<&str, Infallible>))
+            }
+        };
+        let (_close, closing) = watch::channel(false);
+        let limits = ConnectionLimits { connections: 1, unproven_per_peer: 1, proxies: Vec::new() };
+        let router = Router::new().route("/", get(stream_parts));
+        let talk = async {
+            let stream = TcpStream::connect(to).await.expect("it listens");
+            stream.writable().await.expect("it is open");
+            stream.try_write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").expect("it is little");
+            read_until(&stream, "transfer-encoding: chunked").await;
+            for part in ["first", "second"] {
+                parts.send(part).expect("the handler listens");
+                read_until(&stream, part).await;
+            }
+        };
+        tokio::select! {
+            () = listen(&listener, &Standing, closing, limits, router) => unreachable!("it is open"),
+            () = talk => {}
+        }
     }
 
     #[tokio::test]

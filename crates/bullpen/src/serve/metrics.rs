@@ -1,13 +1,14 @@
-//! What one process has counted, and what there is in its stack, as Prometheus reads it.
+//! The counters of one process and the gauges of its stack, as Prometheus reads them.
 //!
 //! Counters and waits are this process's own, to be added up over replicas; machines and queues are
-//! the stack's, the same at every replica, and are asked for at most every [`FRESH`].
+//! the stack's, the same at every replica, and are read at most every [`FRESH`].
 //!
-//! Not here: noticing what is counted (`bullpen_engine::jobs::observer`).
+//! Not here: the events that are counted (`bullpen_engine::jobs::observer`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::job::MachineSource;
 use bullpen_core::ports::{Clock as _, Fault, Ports, Queues as _};
@@ -16,7 +17,6 @@ use bullpen_engine::jobs::observer::JobEnding;
 use bullpen_engine::jobs::{ServiceEvent, dead_letter_queue, launch_queue, pool_queue};
 use bullpen_engine::pools::CycleReport;
 use bullpen_engine::reconcile::live_records;
-use hyper::StatusCode;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -26,8 +26,8 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Mutex;
 
 /// The content type of what [`Metrics::text`] returns.
-pub(super) const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// How old what is known of the stack may be: looking reads every record.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How old the stack's gauges may be: reading them reads every record.
 const FRESH: Duration = Duration::from_secs(15);
 /// From a warm machine to an hour.
 const BUCKETS_S: [f64; 15] =
@@ -89,7 +89,7 @@ struct OfQueue {
     queue: String,
 }
 
-/// Everything that is counted.
+/// All metrics.
 pub(super) struct Metrics {
     registry: Registry,
     webhooks: Family<ByStatus, Counter>,
@@ -105,7 +105,7 @@ pub(super) struct Metrics {
     promised: Family<Promised, Gauge>,
     actions: Family<ByAction, Counter>,
     unreadable: Counter,
-    /// When the stack was looked at, by the process's own clock.
+    /// When the stack's gauges were read last, by the process's monotonic clock.
     looked: Mutex<Option<Duration>>,
 }
 
@@ -114,7 +114,7 @@ fn waits() -> Histogram {
 }
 
 impl Metrics {
-    /// Nothing counted yet.
+    /// All counters at zero.
     pub(super) fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("bullpen"),
@@ -166,12 +166,12 @@ impl Metrics {
         known.register("reports_unreadable", help, self.unreadable.clone());
     }
 
-    /// A delivery was answered.
+    /// Counts an answer to a delivery.
     pub(super) fn webhook(&self, status: StatusCode) {
         self.webhooks.get_or_create(&ByStatus { status: status.as_u16().into() }).inc();
     }
 
-    /// Something was done about a job.
+    /// Counts an event of the service.
     pub(super) fn note(&self, noted: &ServiceEvent) {
         match noted {
             ServiceEvent::Listens { how, waited } => {
@@ -216,10 +216,10 @@ impl Metrics {
         }
     }
 
-    /// Everything, as text. What cannot be asked for now stays as it was.
+    /// All metrics, as text. Gauges that cannot be read now stay as they were.
     pub(super) async fn text<P: Ports>(&self, stack: &Stack<P>) -> String {
         if let Err(fault) = self.look(stack).await {
-            tracing::info!(%fault, "the stack's gauges are old");
+            tracing::info!(%fault, "could not read the stack's gauges");
         }
         // Only this function counts here, so the difference is what came since the last time.
         let reads = stack.unreadable_reports.reads();
@@ -242,7 +242,7 @@ impl Metrics {
             let state = record.state.name().as_str().to_owned();
             *counts.entry(OfClass { class, state }).or_default() += 1;
         }
-        // A state that nobody is in any more must not keep its last number.
+        // A state without machines must not keep its last number.
         self.instances.clear();
         for (of, count) in counts {
             self.instances.get_or_create(&of).set(count);

@@ -1,15 +1,16 @@
-//! `bullpen serve`: webhooks in, a runner for every job, until it is told to end.
+//! `bullpen serve`: takes webhooks and gives every job a runner, until a signal ends it.
 //!
-//! One process does everything, or the roles that it is given; replicas share a ledger and may be
-//! many. When it is told to end it takes nothing new on, finishes what it can in its time, and hands
-//! the rest back; webhooks are taken to the last moment. Told twice, it ends at once: whatever it
-//! leaves is found.
+//! One process does everything, or the roles that it is given; any number of replicas share a ledger.
+//! After the first signal the process takes on nothing new, finishes what it can in its time, hands
+//! back the rest, and takes webhooks to the last moment. After a second signal it ends at once; other
+//! processes find the work that it leaves.
 //!
 //! Not here: serving jobs (`bullpen_engine::jobs`), or keeping a stack in order
 //! (`bullpen_engine::refresh`).
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bullpen_core::class::RunnerClass;
@@ -33,6 +34,7 @@ use futures_util::future::join;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::coop::unconstrained;
 
 use crate::exit::Exit;
 use crate::inputs::{self, CommonArgs, CommonInputs, Environment, StackInputs, UsageError, files};
@@ -44,6 +46,7 @@ use crate::signals::{EndSignal, Signals};
 use crate::workflow::{Failure, Loaded, load, run_command, tokens_every};
 
 mod admin;
+mod calls;
 mod configuration;
 mod connections;
 mod http;
@@ -51,24 +54,24 @@ mod metrics;
 mod webhook;
 
 use admin::Admin;
+use calls::answer_calls;
 use configuration::Configuration;
 pub(crate) use configuration::Source;
 use connections::ConnectionLimits;
-use http::Caller;
 use metrics::Metrics;
 use webhook::Webhooks;
 
 /// Connections for webhooks at once: with what the service opens itself, fewer than the 1,024 files
-/// that a process may have open unless it is told otherwise.
+/// that a process may have open by default.
 const WEBHOOK_CONNECTIONS_MAX: usize = 640;
 /// Connections of one address that have carried no signed delivery: more than one of GitHub's
 /// addresses opens within the moment that a delivery takes to arrive.
 const UNPROVEN_MAX: usize = 128;
-/// Connections for the operator and what watches the service.
+/// Connections for the operator and the monitoring.
 const ADMIN_CONNECTIONS_MAX: usize = 64;
 
-/// Looks at the configuration between two questions where the Apps are installed: a minute, where it is
-/// looked at every 30 seconds. Strangers can have GitHub announce what raises the doubt.
+/// How often the configuration is read between two questions where the Apps are installed: a minute, if
+/// it is read every 30 seconds. A stranger's webhook can raise the doubt.
 const LOOKS_BETWEEN_ASKING: u32 = 2;
 /// The region of a stack whose machines are processes.
 const LOCAL: &str = "local";
@@ -97,7 +100,7 @@ pub(crate) struct ServeArgs {
 pub(crate) enum Role {
     /// Takes webhooks and makes them durable
     Webhook,
-    /// Gives waiting jobs their runners, and finds those that nobody announced
+    /// Gives waiting jobs their runners, and finds jobs that no webhook announced
     Jobs,
     /// Keeps standby pools, and the stack in order: what `refresh` does, again and again
     Pools,
@@ -117,14 +120,14 @@ async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failur
     let place = ListenerSettings::of(args, &file, environment)?;
     let plan = RuntimePlan { common: &common, config: None, file: &file, environment };
     if common.stack.is_on_this_machine() {
-        tell_isolation(&plan)?;
+        report_isolation(&plan)?;
     }
     let opening = ServeOptions { place, common: &common, file: &file };
     runtime::run(&plan, Serving { opening, signals }).await?
 }
 
-/// One line about what jobs could do to this service, if they could; an end if that must not be.
-fn tell_isolation(plan: &RuntimePlan<'_>) -> Result<(), Failure> {
+/// Logs what jobs could do to this service. Fails if isolation is required and missing.
+fn report_isolation(plan: &RuntimePlan<'_>) -> Result<(), Failure> {
     let chosen = runtime::isolated(plan)?;
     if chosen.refused {
         let what = format!("isolation is required, and {}", chosen.lacking().unwrap_or_default());
@@ -138,7 +141,7 @@ fn tell_isolation(plan: &RuntimePlan<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where it listens, and what it asks for there.
+/// The addresses, secrets and roles of the listeners.
 pub(crate) struct ListenerSettings {
     roles: Vec<Role>,
     webhook: SocketAddr,
@@ -149,7 +152,7 @@ pub(crate) struct ListenerSettings {
 }
 
 impl ListenerSettings {
-    /// What arguments, file and environment say.
+    /// Reads arguments, file and environment.
     pub(crate) fn of(
         args: &ServeArgs,
         file: &StackFile,
@@ -184,7 +187,8 @@ impl ListenerSettings {
     }
 }
 
-/// What webhooks are signed with: where `bullpen.toml` says, else in the environment.
+/// The secrets that webhooks are signed with: from the place that `bullpen.toml` names, else from the
+/// environment.
 fn secrets(file: &StackFile, environment: &Environment) -> Result<Secrets, UsageError> {
     let named = file.github.webhook_secrets.iter();
     let named = named.map(|at| files::secret("github.webhook-secrets", at, environment));
@@ -196,7 +200,7 @@ fn secrets(file: &StackFile, environment: &Environment) -> Result<Secrets, Usage
     let [current, before @ ..] = secrets.as_slice() else {
         return Err(UsageError::new(format!(
             "there is no webhook secret: set {SECRET}, or name one as github.webhook-secrets in \
-             bullpen.toml; without it anybody could start machines"
+             bullpen.toml; without it any sender could start machines"
         )));
     };
     Secrets::new(current, before.first()).map_err(|error| UsageError::new(error.to_string()))
@@ -219,29 +223,29 @@ impl Command for Serving<'_> {
     async fn run<P: Ports<Forge = GithubAccess>>(self, mut runtime: Runtime<P>) -> Self::Outcome {
         let Self { opening, mut signals } = self;
         bound(&mut runtime.stack.ceilings, opening.file, &opening.common.stack);
-        let told: Cell<Option<EndSignal>> = Cell::new(None);
+        let received: Cell<Option<EndSignal>> = Cell::new(None);
         let (stop, mut stopped) = watch::channel(false);
         let stopped = async { drop(stopped.wait_for(|stopped| *stopped).await) };
         let listening = async {
-            told.set(Some(signals.next().await));
+            received.set(Some(signals.next().await));
             render::talk(
                 "draining: what has begun is finished or handed back; again to end at once",
             );
             stop.send_replace(true);
-            told.set(Some(signals.next().await));
+            received.set(Some(signals.next().await));
         };
-        // Signals first: however much there is to do, the operator is heard.
+        // Signals first: a busy service still obeys the operator.
         tokio::select! {
             biased;
             () = listening => {}
             served = Box::pin(serve_in(&runtime, opening, announce, stopped)) => served?,
         }
-        Ok(told.get().map_or(Exit::Done, EndSignal::exit))
+        Ok(received.get().map_or(Exit::Done, EndSignal::exit))
     }
 }
 
-/// A host has room for so many machines and no more. Jobs wait under a ceiling until one is free,
-/// where a cloud without room would be asked again a few times and then given up.
+/// Limits the stack to the machines that this host has room for. Jobs wait under a ceiling until a
+/// machine is free; a launch that failed for room would be retried a few times and then given up.
 pub(crate) fn bound(ceilings: &mut Vec<Ceiling>, file: &StackFile, inputs: &StackInputs) {
     let has_one = ceilings.iter().any(|ceiling| ceiling.scope == Scope::Stack);
     if inputs.is_on_this_machine() && !has_one {
@@ -249,24 +253,24 @@ pub(crate) fn bound(ceilings: &mut Vec<Ceiling>, file: &StackFile, inputs: &Stac
     }
 }
 
-/// One line of data, for whoever started it: it listens from now on.
+/// Prints the addresses as one line of data: the service listens from now on.
 fn announce(addresses: &Addresses) {
     let webhook = addresses.webhook_url();
     let admin = format!("http://{}", addresses.admin);
     render::json(&json!({"webhook": webhook, "admin": admin}).to_string());
 }
 
-/// What a service is opened with.
+/// The inputs of a service.
 pub(crate) struct ServeOptions<'a> {
-    /// Where it listens.
+    /// The listeners' settings.
     pub(crate) place: ListenerSettings,
-    /// What it was told.
+    /// The command's inputs.
     pub(crate) common: &'a CommonInputs,
     /// `bullpen.toml`.
     pub(crate) file: &'a StackFile,
 }
 
-/// Where it listens in truth.
+/// The addresses that the listeners have bound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addresses {
     /// For webhooks, if it takes any.
@@ -276,7 +280,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// What GitHub is to be told.
+    /// The URL to configure at GitHub.
     pub(crate) fn webhook_url(&self) -> Option<String> {
         self.webhook.map(|at| format!("http://{at}{}", webhook::PATH))
     }
@@ -292,12 +296,12 @@ pub(crate) async fn serve_in<P: Ports<Forge = GithubAccess>>(
     let ServeOptions { place, common, file } = opening;
     let stack = &runtime.stack;
     let github = stack.ports.forge().manager().ok_or_else(no_credential)?;
-    let doors = Doors::open(&place).await?;
+    let listeners = Listeners::bind(&place).await?;
     let made = ensure_queues(stack).await;
     made.map_err(|fault| Failure::of("could not make the queues", &fault))?;
     learn(runtime).await?;
-    let metrics = Metrics::new();
-    // An own repository was announced by another installation: the App may have been installed anew.
+    let metrics = Arc::new(Metrics::new());
+    // Set when another installation announces an own repository: the App may have been installed anew.
     let doubt = AtomicBool::new(false);
     let note = |noted: &ServiceEvent| {
         if matches!(noted, ServiceEvent::Foreign(OutOfScope::Installation)) {
@@ -310,30 +314,30 @@ pub(crate) async fn serve_in<P: Ports<Forge = GithubAccess>>(
     let service = Service::new(stack, github, configured.settings(None)).observed_by(&note);
     let mut configuration = Configuration::of(&common.stack, &common.github, file);
     configured.look(&mut configuration, &service).await;
-    ready(&doors.addresses()?);
+    ready(&listeners.addresses()?);
     let duties = duties(&place, runtime);
     let (close, closing) = watch::channel(false);
     let work = async {
         run_jobs(&service, &duties, || configured.desired(stack), stop).await;
         close.send_replace(true);
     };
-    let listening = doors.answer(&service, &metrics, place, closing);
-    // What does little comes first, because tokio bounds what all of them do in one turn.
+    let listening = listeners.serve(&service, &metrics, place, closing);
+    // The future with the least work comes first, because tokio bounds what all of them do in one turn.
     tokio::select! {
         biased;
-        () = watching(&service, &configured, configuration, github) => {}
+        () = watch_configuration(&service, &configured, configuration, github) => {}
         ((), ()) = join(Box::pin(listening), Box::pin(work)) => {}
     }
     Ok(())
 }
 
-/// Nothing can be launched before it is known where, and not every process keeps the stack in order. A
-/// cloud that does not answer now is no reason not to serve where it was known before.
+/// Learns where machines may be launched, because a process without the role `pools` never refreshes. If
+/// the cloud does not answer, the launch site in the ledger serves.
 async fn learn<P: Ports>(runtime: &Runtime<P>) -> Result<(), Failure> {
     match learn_launch_site(&runtime.stack).await {
         Ok(_) => Ok(()),
         Err(fault) if fault.is_transient() && runtime.has_launch_site => {
-            tracing::warn!(%fault, "could not ask where machines may be launched; as before, then");
+            tracing::warn!(%fault, "could not ask for launch site; using the stored one");
             Ok(())
         }
         Err(fault) => Err(Failure::of("could not learn where machines may be launched", &fault)),
@@ -364,8 +368,8 @@ fn duties<P: Ports>(place: &ListenerSettings, runtime: &Runtime<P>) -> Duties {
     Duties { jobs, upkeep: pools, pools, repositories }
 }
 
-/// Looks at the configuration for as long as it serves.
-async fn watching<P: Ports, J: JobForge>(
+/// Reads the configuration again and again, as long as the service runs.
+async fn watch_configuration<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     configured: &Configured<'_>,
     mut configuration: Configuration<'_>,
@@ -380,7 +384,7 @@ async fn watching<P: Ports, J: JobForge>(
     }
 }
 
-/// What is configured now, as the engine needs it.
+/// The current configuration, as the engine needs it.
 struct Configured<'a> {
     file: &'a StackFile,
     parameters: &'a Parameters,
@@ -388,11 +392,11 @@ struct Configured<'a> {
     region: &'a str,
     classes: RefCell<Vec<RunnerClass>>,
     scope: RefCell<ServiceScope>,
-    /// Whether the installations that are known may not be all.
+    /// Whether there may be more installations than the known ones.
     doubt: &'a AtomicBool,
-    /// How often the configuration was looked at since GitHub was asked where its Apps are installed.
+    /// How often the configuration was read since GitHub was last asked where the Apps are installed.
     looks: Cell<u32>,
-    /// What was read last, if anything.
+    /// The configuration that was read last.
     config: RefCell<Option<Config>>,
 }
 
@@ -430,8 +434,8 @@ impl<'a> Configured<'a> {
         classes
     }
 
-    /// Asks GitHub where its Apps are installed, if that is not known, or if it is doubted and was not
-    /// asked lately; says whether it is news.
+    /// Asks GitHub where the Apps are installed, if that is unknown, or if it is in doubt and was not
+    /// asked lately. Returns whether the answer is new.
     async fn learn_installations(&self, github: &GitHub<SystemClock>) -> bool {
         let known = self.scope.borrow().installations.clone();
         self.looks.set(self.looks.get().saturating_add(1));
@@ -466,7 +470,7 @@ impl<'a> Configured<'a> {
         is_news
     }
 
-    /// Tells the service what is configured now.
+    /// Gives the service the current configuration.
     fn apply<P: Ports, J: JobForge>(
         &self,
         service: &Service<'_, P, J>,
@@ -478,7 +482,7 @@ impl<'a> Configured<'a> {
         service.configure(if is_found { settings } else { settings.without_pools() });
     }
 
-    /// Takes what is new and good over.
+    /// Applies a new and good configuration.
     async fn look<P: Ports, J: JobForge>(
         &self,
         configuration: &mut Configuration<'_>,
@@ -503,14 +507,14 @@ impl<'a> Configured<'a> {
     }
 }
 
-/// The listeners.
-struct Doors {
+/// The bound listeners.
+struct Listeners {
     webhook: Option<TcpListener>,
     admin: TcpListener,
 }
 
-impl Doors {
-    async fn open(place: &ListenerSettings) -> Result<Self, Failure> {
+impl Listeners {
+    async fn bind(place: &ListenerSettings) -> Result<Self, Failure> {
         let webhook =
             if place.does(Role::Webhook) { Some(bind(place.webhook).await?) } else { None };
         Ok(Self { webhook, admin: bind(place.admin).await? })
@@ -526,31 +530,38 @@ impl Doors {
         })
     }
 
-    async fn answer<P: Ports, J: JobForge>(
+    /// Serves both until `closing`, and then the requests that have begun.
+    async fn serve<P: Ports, J: JobForge>(
         &self,
         service: &Service<'_, P, J>,
-        metrics: &Metrics,
+        metrics: &Arc<Metrics>,
         place: ListenerSettings,
         closing: watch::Receiver<bool>,
     ) {
         let clock = service.stack.ports.clock();
-        let bounds = |connections, unproven_per_peer| {
+        let limits = |connections, unproven_per_peer| {
             let proxies = place.proxies.clone();
             ConnectionLimits { connections, unproven_per_peer, proxies }
         };
-        let admin = Admin { service, metrics, token: place.token };
-        let admin = async |request, caller: &Caller<'_>| admin.answer(request, caller).await;
+        let (caller, calls) = calls::channel(WEBHOOK_CONNECTIONS_MAX + ADMIN_CONNECTIONS_MAX);
+        let admin = admin::router(Admin { service: caller.clone(), token: place.token });
         let webhooks = async {
             if let (Some(listener), Some(secrets)) = (&self.webhook, place.secrets) {
-                let webhooks = Webhooks::new(service, secrets, metrics);
-                let answer =
-                    async |request, caller: &Caller<'_>| webhooks.answer(request, caller).await;
-                let bounds = bounds(WEBHOOK_CONNECTIONS_MAX, UNPROVEN_MAX);
-                http::listen(listener, clock, closing.clone(), bounds, answer).await;
+                let (metrics, system) = (Arc::clone(metrics), SystemClock::new());
+                let router = webhook::router(Webhooks::new(caller, secrets, metrics, system));
+                let limits = limits(WEBHOOK_CONNECTIONS_MAX, UNPROVEN_MAX);
+                http::listen(listener, clock, closing.clone(), limits, router).await;
             }
         };
-        let all = bounds(ADMIN_CONNECTIONS_MAX, ADMIN_CONNECTIONS_MAX);
-        join(http::listen(&self.admin, clock, closing.clone(), all, admin), webhooks).await;
+        let limits = limits(ADMIN_CONNECTIONS_MAX, ADMIN_CONNECTIONS_MAX);
+        let both = join(http::listen(&self.admin, clock, closing.clone(), limits, admin), webhooks);
+        // What connections do does not count, nor does what they wait for: see `http`.
+        let answers = unconstrained(answer_calls(service, metrics, calls));
+        tokio::select! {
+            biased;
+            ((), ()) = both => {}
+            () = answers => {}
+        }
     }
 }
 

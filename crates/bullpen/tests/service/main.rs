@@ -4,6 +4,7 @@
 //! Not here: the same engine under faults that tests cannot cause in processes (`bullpen-sim`), or
 //! the rules of webhooks and of the client (`bullpen-github`).
 
+mod answers;
 mod crowd;
 mod drain;
 #[cfg(feature = "aws")]

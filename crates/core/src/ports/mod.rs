@@ -14,7 +14,6 @@ use std::time::Duration;
 use crate::ids::{ClaimId, HolderId, StopOp};
 use crate::time::Timestamp;
 
-mod demand;
 mod fleet;
 mod forge;
 mod job_forge;
@@ -22,7 +21,6 @@ mod ledger;
 mod mailbox;
 mod queue;
 
-pub use demand::{Demand, DemandSource};
 pub use fleet::{Fleet, Launched, Machine, MachineState, StartOutcome, StopOrder, Tag, Tags};
 pub use forge::{Forge, Runner, RunnerSpec, RunnerTokens};
 pub use job_forge::{FileRead, JobForge, LostDelivery, Notice};

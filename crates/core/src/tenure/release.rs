@@ -420,7 +420,7 @@ impl Release {
     }
 }
 
-/// Of several answers, the one that asks for most care.
+/// The answer that asks for most care.
 fn most_careful(answers: &[Deletion]) -> Deletion {
     let order = [Deletion::Busy, Deletion::Unavailable, Deletion::Deleted];
     let first = order.into_iter().find(|answer| answers.contains(answer));

@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 pub(super) struct Version(u32);
 
 impl Version {
-    /// The version that this program writes, and the only one that it reads.
+    /// The only version that this program writes and reads.
     pub(super) const CURRENT: Self = Self(1);
 }
 

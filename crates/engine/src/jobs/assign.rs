@@ -604,7 +604,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                 }
                 AfterSetback::Again { not_before } => {
                     let is_passed_on = events.contains(&JobEvent::Overflowed);
-                    if !(is_passed_on && sabotage!("overflow-wakes-nobody")) {
+                    if !(is_passed_on && sabotage!("overflow-wakes-no-worker")) {
                         queues::wake(stack, &seen).await;
                     }
                     Ok(Processed::Again { at: not_before })

@@ -1,7 +1,7 @@
 //! Releasing a request, or every request of a run attempt.
 //!
 //! A process that died between launch and record left machines that its request does not own yet.
-//! They are found by their tag, recorded, and ended with the rest: nobody has to wait for the sweep.
+//! A release finds them by their tag, records them, and ends them with the rest.
 //!
 //! Not here: taking one owner's machines back ([`super::release`]).
 
@@ -21,7 +21,7 @@ use crate::provision::creation::{launches, record};
 use crate::provision::entry::{self, CannotBegin};
 use crate::retry::retry_until;
 
-/// Every request of a run attempt, whatever became of it.
+/// Every request of a run attempt, in any state.
 pub async fn requests_of<P: Ports>(
     stack: &Stack<P>,
     run: &RunAttempt,
@@ -46,7 +46,7 @@ pub async fn release_request<P: Ports>(
         // Not an id of ours: it can still own something by that name.
         Err(CannotBegin::BadId { .. } | CannotBegin::Differs { .. }) => None,
     };
-    // First of all nobody may go on taking machines for it.
+    // First of all no process may take more machines for it.
     let mut released = Released::default();
     if let Some(entry) = &known {
         close(stack, id, until).await?;
@@ -119,8 +119,8 @@ async fn end_unrecorded<P: Ports>(
     Ok(())
 }
 
-/// Records a machine and takes it back, as any other: whoever launched it may be recording and
-/// assigning it at this moment. `None`: it may run a job, and goes back with the rest.
+/// Records a machine and takes it back, as any other: the process that launched it may be recording
+/// and assigning it at this moment. `None`: it may run a job, and goes back with the rest.
 async fn end<P: Ports>(
     stack: &Stack<P>,
     intent: &Intent,

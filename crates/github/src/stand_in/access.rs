@@ -1,4 +1,4 @@
-//! Who is asking: a personal access token, an App by its JWT, or one of its installations.
+//! The caller of a request: a person by their token, an App by its JWT, or one of its installations.
 //!
 //! Not here: what each may do (`rest`).
 
@@ -13,14 +13,14 @@ use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use serde::Deserialize;
 
 use super::hooks::Hook;
-use super::http::{StandInReply, StandInRequest};
+use super::http::{RequestHead, StandInReply};
 use super::state::{GrantKind, State};
 use crate::settings::Scope;
 
-/// Who may ask the stand-in, and how much.
+/// The callers that the stand-in accepts, and their budget.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The one personal access token that it accepts. A test's hands need it too, and every token
+    /// The one personal access token that it accepts. A test's requests need it too, and every token
     /// that it hands out is made of it.
     pub token: Secret,
     /// The App it knows.
@@ -64,7 +64,7 @@ pub struct KnownApp {
     pub installations: BTreeMap<u64, String>,
 }
 
-/// Who is asking.
+/// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     /// A personal access token, which may do everything here.
@@ -88,12 +88,12 @@ impl Caller {
 
 /// Judges the credential of a request.
 pub(super) fn caller(
-    ask: &StandInRequest,
+    head: &RequestHead,
     state: &State,
     options: &Options,
     now: Timestamp,
 ) -> Result<Caller, StandInReply> {
-    let Some(bearer) = ask.bearer.as_deref().filter(|bearer| !bearer.is_empty()) else {
+    let Some(bearer) = head.bearer.as_deref().filter(|bearer| !bearer.is_empty()) else {
         return Err(StandInReply::refusal(401, "Requires authentication"));
     };
     if let Some(scope) = state.granted(bearer, GrantKind::Installation, now) {

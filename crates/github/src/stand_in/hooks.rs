@@ -1,8 +1,8 @@
 //! Webhooks: signed, sent over HTTP in order, once, and logged, as GitHub does; with levers that
 //! lose, double, delay, hold and reverse them.
 //!
-//! GitHub never sends again by itself what was not answered with 2xx. Who wants it again has to ask,
-//! and gets the same bytes under the same id.
+//! GitHub never sends a webhook again by itself, even if the answer was not 2xx. A receiver that asks
+//! for it again gets the same bytes under the same id.
 //!
 //! Not here: what they say (`json`), or asking about them (`repository`).
 
@@ -43,7 +43,7 @@ pub struct Hook {
     pub url: String,
     /// What they are signed with.
     pub secret: Secret,
-    /// Whether it is told of runs too (`workflow_run`), and not only of jobs.
+    /// Whether it gets webhooks about runs too (`workflow_run`), and not only about jobs.
     #[serde(default)]
     pub runs: bool,
 }
@@ -127,22 +127,22 @@ impl State {
         for _ in 0..copies {
             let (id, guid, body) = (self.next(), guid.clone(), body.to_owned());
             let (redelivery, tried) = (false, None);
-            let parcel = WebhookAttempt { id, guid, event, action, redelivery, body, due, tried };
-            self.outbox.waiting.push_back(parcel);
+            let attempt = WebhookAttempt { id, guid, event, action, redelivery, body, due, tried };
+            self.outbox.waiting.push_back(attempt);
         }
     }
 
     /// A webhook is to be sent again.
     pub(super) fn redeliver(&mut self, id: u64, now: Timestamp) -> Result<(), Refused> {
-        let found = self.outbox.log.iter().find(|parcel| parcel.id == id);
-        let parcel = found.ok_or(Refused::Missing)?.clone();
+        let found = self.outbox.log.iter().find(|attempt| attempt.id == id);
+        let attempt = found.ok_or(Refused::Missing)?.clone();
         let id = self.next();
-        let again = WebhookAttempt { id, redelivery: true, due: now, tried: None, ..parcel };
+        let again = WebhookAttempt { id, redelivery: true, due: now, tried: None, ..attempt };
         self.outbox.waiting.push_back(again);
         Ok(())
     }
 
-    fn next_parcel(&mut self, now: Timestamp) -> Next {
+    fn next_attempt(&mut self, now: Timestamp) -> Next {
         let levers = &self.levers.webhooks;
         let Some(hook) = self.outbox.hook.clone().filter(|_| !levers.hold) else {
             return Next::Wait(None);
@@ -151,11 +151,11 @@ impl State {
         let mut due = (0..waiting.len()).filter(|&index| waiting[index].due <= now);
         let chosen = if levers.newest_first { due.next_back() } else { due.next() };
         match chosen.and_then(|index| waiting.remove(index)) {
-            Some(parcel) => {
+            Some(attempt) => {
                 self.outbox.under_way = true;
-                Next::Send(hook, Box::new(parcel))
+                Next::Send(hook, Box::new(attempt))
             }
-            None => Next::Wait(waiting.iter().map(|parcel| parcel.due.since(now)).min()),
+            None => Next::Wait(waiting.iter().map(|attempt| attempt.due.since(now)).min()),
         }
     }
 }
@@ -165,12 +165,12 @@ pub(super) async fn send_forever(world: Arc<World>) {
     let client = Client::builder(TokioExecutor::new()).build_http();
     loop {
         let mut changes = world.changes();
-        match world.look(State::next_parcel) {
-            Next::Send(hook, mut parcel) => {
-                let status = attempt(&world, &client, &hook, &parcel).await;
+        match world.look(State::next_attempt) {
+            Next::Send(hook, mut attempt) => {
+                let status = send_once(&world, &client, &hook, &attempt).await;
                 world.act(|state, now| {
-                    parcel.tried = Some((now, status));
-                    state.outbox.log.push(*parcel);
+                    attempt.tried = Some((now, status));
+                    state.outbox.log.push(*attempt);
                     state.outbox.under_way = false;
                 });
             }
@@ -183,24 +183,24 @@ pub(super) async fn send_forever(world: Arc<World>) {
     }
 }
 
-async fn attempt(world: &World, client: &Sender, hook: &Hook, parcel: &WebhookAttempt) -> u16 {
-    let sent = pin!(deliver(client, hook, parcel));
+async fn send_once(world: &World, client: &Sender, hook: &Hook, attempt: &WebhookAttempt) -> u16 {
+    let sent = pin!(deliver(client, hook, attempt));
     match select(sent, pin!(world.sleep(ANSWERED_WITHIN))).await {
         Either::Left((status, _)) => status,
         Either::Right(_) => UNREACHED,
     }
 }
 
-async fn deliver(client: &Sender, hook: &Hook, parcel: &WebhookAttempt) -> u16 {
+async fn deliver(client: &Sender, hook: &Hook, attempt: &WebhookAttempt) -> u16 {
     let request = Request::post(&hook.url)
         .header("content-type", "application/json")
         .header("user-agent", "GitHub-Hookshot/stand-in")
-        .header("x-github-event", parcel.event)
-        .header("x-github-delivery", &parcel.guid)
+        .header("x-github-event", attempt.event)
+        .header("x-github-delivery", &attempt.guid)
         .header("x-github-hook-id", "1")
         .header("x-github-hook-installation-target-type", "integration")
-        .header("x-hub-signature-256", sign(&hook.secret, parcel.body.as_bytes()))
-        .body(Full::new(Bytes::from(parcel.body.clone())));
+        .header("x-hub-signature-256", sign(&hook.secret, attempt.body.as_bytes()))
+        .body(Full::new(Bytes::from(attempt.body.clone())));
     let Ok(request) = request else { return UNREACHED };
     client.request(request).await.map_or(UNREACHED, |response| response.status().as_u16())
 }

@@ -1,7 +1,8 @@
 //! Jobs' lives: queued, given to a runner, running, over.
 //!
-//! A job goes to any online idle runner whose labels contain all of its own, whoever the runner was
-//! meant for: runners that wait right now first, then by id; jobs in the order they were queued.
+//! A job goes to any online idle runner whose labels contain all of its own, even if the runner was
+//! made for another job: runners that wait right now first, then by id; jobs in the order they were
+//! queued.
 //!
 //! Not here: how a runner hears of it (`runners`).
 
@@ -123,7 +124,7 @@ impl State {
         self.jobs[&id].view()
     }
 
-    /// Somebody opens the gate.
+    /// A reviewer opens the gate.
     pub(super) fn approve(&mut self, id: u64, now: Timestamp) -> Result<(), Refused> {
         let job = self.jobs.get_mut(&id).ok_or(Refused::Missing)?;
         if job.stage != JobStage::Held {

@@ -1,6 +1,6 @@
 //! GitHub's shapes: the fields of its schemas, filled with what the stand-in knows.
 //!
-//! Addresses that nobody follows are there because the schemas require them.
+//! Some addresses lead nowhere; the schemas require them.
 //!
 //! Not here: routes (`rest`).
 

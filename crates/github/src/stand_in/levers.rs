@@ -1,8 +1,8 @@
 //! The ways in which the stand-in can be made to misbehave.
 //!
-//! Levers work on GitHub's interface and on the runners' alike, never on a test's hands.
+//! Levers work on GitHub's interface and on the runners' alike, never on a test's own requests.
 //!
-//! Not here: where they take effect (`server`).
+//! Not here: where they take effect (`admission`).
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct Levers {
     pub rate_limit: Option<RateLimit>,
     /// Every bearer may use so many points in a minute: one for a read, five for a write.
     pub points_per_minute: Option<u32>,
-    /// Repositories that everybody can see; all others are private.
+    /// Public repositories; all others are private.
     pub public_repositories: Vec<String>,
     /// Its Apps are public.
     pub public_apps: bool,
@@ -39,7 +39,7 @@ pub struct Levers {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebhookLevers {
-    /// So many are never sent, and nobody will ever know.
+    /// So many are never sent and never logged.
     pub lose: u32,
     /// Each is sent twice, under one id.
     pub double: bool,

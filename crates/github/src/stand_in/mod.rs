@@ -1,10 +1,11 @@
 //! A GitHub of our own on loopback: runners, jobs, and the calls about them, with GitHub's fields,
 //! status codes, error bodies, page links and rate-limit headers.
 //!
-//! It answers what this room asks of GitHub: installation tokens for an App (it checks the JWT),
+//! It answers every call that this crate makes: installation tokens for an App (it checks the JWT),
 //! registration and removal tokens, JIT configurations, runners, runs and jobs, files, check runs and
-//! statuses, deliveries of webhooks; the same under `/api/v3`, as GitHub Enterprise Server has it. Runner programs speak [`protocol`] with it instead
-//! of GitHub's private one, and tests queue jobs and pull [`Levers`] by the same, or directly.
+//! statuses, deliveries of webhooks; the same under `/api/v3`, as GitHub Enterprise Server has it.
+//! Runner programs speak [`protocol`] with it instead of GitHub's private one, and tests queue jobs and
+//! pull [`Levers`] by the same, or directly.
 //!
 //! Jobs go to any online idle runner whose labels contain theirs, so that runners can be taken by
 //! jobs they were not made for. The same calls in the same order make the same world.
@@ -26,6 +27,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 mod access;
+mod actions;
+mod admission;
 mod control;
 mod hooks;
 mod http;
@@ -206,13 +209,13 @@ impl StandIn {
         self.world.until(|state, now| view(state, now).filter(|it| it.conclusion.is_some())).await
     }
 
-    /// Waits until a job has started. Never returns for one that never does.
+    /// Waits until a job has started; never returns if it never does.
     pub async fn started(&self, job: u64) -> JobView {
         let view = |state: &mut state::State| state.jobs.get(&job).map(state::Job::view);
         self.world.until(|state, _| view(state).filter(|it| it.started_at.is_some())).await
     }
 
-    /// How many calls of GitHub's interface there have been, whatever they were answered.
+    /// How many calls of GitHub's interface there have been, with any answer or none.
     pub fn calls(&self) -> u64 {
         self.world.look(|state, _| state.calls)
     }

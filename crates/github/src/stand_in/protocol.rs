@@ -16,10 +16,10 @@
 //!    `200` with a [`Message`]; `204`: nothing, ask again; `410`: the runner was deleted, end;
 //!    `401`: another session has taken its place, end.
 //!    A job is told again until it is started. A runner keeps asking while its job runs: that is how
-//!    it hears of a cancellation, and how the server knows that it is alive. Who does not ask for
-//!    [`ONLINE_FOR`](super::ONLINE_FOR) is offline.
+//!    it hears of a cancellation, and how the server knows that it is alive. A runner that has not
+//!    asked for [`ONLINE_FOR`](super::ONLINE_FOR) is offline.
 //! 3. `POST /_stand-in/runners/{id}/jobs/{job}/started`, no body. `204`; `409`: the job was given to
-//!    somebody else or cancelled, go on asking.
+//!    another runner or cancelled, go on asking.
 //! 4. `POST /_stand-in/runners/{id}/jobs/{job}/completed` with [`Completed`]. `204`; `409` as above.
 //!    A runner for one job is gone with it: its next request answers `410`.
 //! 5. `DELETE /_stand-in/runners/{id}/session` when the program is told to stop. `204`. The runner is
@@ -35,7 +35,7 @@
 //! `.runner` has `AgentId`, `AgentName`, `Ephemeral`, `ServerUrl` (the base of this protocol) and
 //! `WorkFolder`. A runner started with a registration token is told the URL instead.
 //!
-//! # A test's hands
+//! # A test's requests
 //!
 //! Each carries `Authorization: Bearer <token>` with the stand-in's one token; `401` without it.
 //!
@@ -149,7 +149,7 @@ pub enum Conclusion {
     Success,
     /// Badly.
     Failure,
-    /// Somebody stopped it.
+    /// A user or GitHub stopped it.
     Cancelled,
 }
 
@@ -199,7 +199,7 @@ pub struct JobOrder {
     /// Variables that it sees.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Whether a gate holds it back until somebody approves.
+    /// Whether a gate holds it back until it is approved.
     #[serde(default)]
     pub held: bool,
     /// The fork whose code it runs; its own repository if there is none.
@@ -208,7 +208,7 @@ pub struct JobOrder {
     /// What caused its run; `push` if nothing else is said.
     #[serde(default)]
     pub event: Option<String>,
-    /// Who caused its run; the repository's owner if nobody else is named.
+    /// The user that caused its run; the repository's owner by default.
     #[serde(default)]
     pub actor: Option<String>,
 }

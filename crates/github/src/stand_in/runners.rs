@@ -140,7 +140,7 @@ impl State {
 
     /// The runner behind a session.
     pub(super) fn connected(&mut self, id: u64, session: &str) -> Result<&mut Runner, Refused> {
-        // Ids are never used twice: the one that a session knows and that is not there was deleted.
+        // No id is used twice, so a missing id that a session knows was deleted.
         let known = self.is_ours(session);
         let gone = if known { Refused::Gone } else { Refused::Credential };
         let runner = self.runners.get_mut(&id).ok_or(gone)?;

@@ -41,7 +41,7 @@ pub(super) struct State {
     pub(super) tokens: BTreeMap<String, Grant>,
     pub(super) runners: BTreeMap<u64, Runner>,
     pub(super) jobs: BTreeMap<u64, Job>,
-    /// Calls of GitHub's interface so far, whatever they were answered.
+    /// Calls of GitHub's interface so far, with any answer or none.
     pub(super) calls: u64,
     /// By kind of call and status: how often that was answered.
     pub(super) answers: BTreeMap<(String, u16), u64>,

@@ -1,4 +1,4 @@
-//! The state behind its lock, with the time it lives in and a signal for whoever waits on a change.
+//! The state behind its lock, with its clock and a signal for all that wait for a change.
 //!
 //! Not here: what the state does (`state`, `runners`, `jobs`).
 
@@ -58,7 +58,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Acts on the state as it is by now, and wakes everyone.
+    /// Changes the state as it is by now, and wakes all that wait for a change.
     pub(super) fn act<T>(&self, act: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let now = self.now();
         let mut state = self.lock();
@@ -74,7 +74,7 @@ impl World {
         self.changed.subscribe()
     }
 
-    /// Looks, and wakes nobody.
+    /// Looks at the state without waking any waiter.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let now = self.now();
         look(&mut self.lock(), now)

@@ -16,8 +16,6 @@ use bullpen_core::limits::WEBHOOK_BODY_BYTES_MAX;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 
 pub use event::{Event, JobEvent, PushEvent, RunEvent};
-#[cfg(feature = "stand-in")]
-pub(crate) use signature::hex;
 pub use signature::{BadSecret, Secrets, sign};
 
 /// The status for a job whose row is durable, for a ping, and for an event that we do not use.

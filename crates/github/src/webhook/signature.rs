@@ -35,7 +35,7 @@ impl Secrets {
     /// Whether `signature` (`sha256=` and 64 hexadecimal digits) signs `body` with one of the
     /// secrets.
     pub fn verify(&self, body: &[u8], signature: &str) -> bool {
-        let Some(digest) = signature.strip_prefix(PREFIX).and_then(unhex) else { return false };
+        let Some(digest) = signature.strip_prefix(PREFIX).and_then(digest_of) else { return false };
         self.keys.iter().any(|key| hmac::verify(key, body, &digest).is_ok())
     }
 }
@@ -48,30 +48,17 @@ impl fmt::Debug for Secrets {
 
 /// Whether the text has the form of a signature.
 pub(super) fn is_well_formed(text: &str) -> bool {
-    text.strip_prefix(PREFIX).and_then(unhex).is_some()
+    text.strip_prefix(PREFIX).and_then(digest_of).is_some()
 }
 
 /// The value of `X-Hub-Signature-256` for a body.
 pub fn sign(secret: &Secret, body: &[u8]) -> String {
     let tag = hmac::sign(&Key::new(HMAC_SHA256, secret.reveal().as_bytes()), body);
-    format!("{PREFIX}{}", hex(tag.as_ref()))
+    format!("{PREFIX}{}", hex::encode(tag))
 }
 
-/// Lowercase hexadecimal digits, as in GitHub's signatures.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
-fn unhex(text: &str) -> Option<[u8; DIGEST_BYTES]> {
-    let nibble = |byte: u8| char::from(byte).to_digit(16).and_then(|n| u8::try_from(n).ok());
-    let text = text.as_bytes();
-    if text.len() != 2 * DIGEST_BYTES {
-        return None;
-    }
+fn digest_of(text: &str) -> Option<[u8; DIGEST_BYTES]> {
     let mut digest = [0; DIGEST_BYTES];
-    for (byte, pair) in digest.iter_mut().zip(text.chunks(2)) {
-        *byte = (nibble(pair[0])? << 4) | nibble(pair[1])?;
-    }
+    hex::decode_to_slice(text, &mut digest).ok()?;
     Some(digest)
 }

@@ -17,7 +17,6 @@ use bullpen_core::time::Timestamp;
 use futures_util::future::{Either, select};
 
 pub mod clock;
-pub mod demand;
 pub mod fleet;
 pub mod forge;
 pub mod ids;

@@ -4,7 +4,7 @@
 //! crash anywhere; an agent that sees only its mailbox and may die and start again; GitHub, which may
 //! start a job on a registered listener at any time; start, stop and terminate calls that land late;
 //! assignments and claims whose answers are lost. [`explore`] visits every state that can be reached
-//! within the bounds of a [`Config`] and reports the shortest way to one that breaks a [`Property`].
+//! within the bounds of a [`Config`] and reports the shortest way to a state that breaks a [`Property`].
 //!
 //! *Production code*, called as it is: every change of the record (`Record::on`, with its authorities
 //! and proofs), every change of the inbox (`Inbox::accept`), every conclusion that no listener is left

@@ -110,17 +110,17 @@ impl fmt::Display for Rule {
 /// What every state, and every step, is held to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Property {
-    /// No listener lives for anybody but the owner.
+    /// No listener lives for a process that is not the owner.
     OneOwner,
     /// No listener lives on an idle machine.
     NobodyOnIdle,
     /// No job is interrupted by us, but for a deadline.
     JobsAreSafe,
-    /// Whoever was fenced changes nothing.
+    /// A fenced process changes nothing.
     FencedIsHarmless,
     /// Nothing is taken from an owner whose time has not come.
     LiveOwnerKeeps,
-    /// A stop call finds nobody.
+    /// A stop call finds no owner.
     StopFindsNobody,
     /// At most one worker believes that it holds a machine.
     OneHolder,
@@ -136,19 +136,19 @@ impl Property {
     /// What is wrong when it does not hold.
     pub const fn broken(self) -> &'static str {
         match self {
-            Self::OneOwner => "a listener lives for somebody who is not the owner",
+            Self::OneOwner => "a listener lives for a process that is not the owner",
             Self::NobodyOnIdle => "a listener lives on an idle machine",
             Self::JobsAreSafe => "a job was interrupted",
-            Self::FencedIsHarmless => "somebody who was fenced has changed the record",
+            Self::FencedIsHarmless => "a fenced process has changed the record",
             Self::LiveOwnerKeeps => "a machine was taken from an owner whose time had not come",
             Self::StopFindsNobody => "a stop call found a machine that was not being stopped",
             Self::OneHolder => "two workers believe that they hold the machine",
-            Self::Repaired => "a machine recorded as stopped runs, and nobody will stop it",
+            Self::Repaired => "a machine recorded as stopped runs, and no process will stop it",
             Self::HealthyIsKept => {
                 "a healthy machine was ended because its agent, with nothing left to do, did not \
                  acknowledge"
             }
-            Self::ReleaseEnds => "a release never ends: nobody has a step left to take",
+            Self::ReleaseEnds => "a release never ends: no process has a step left to take",
         }
     }
 }

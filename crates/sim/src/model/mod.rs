@@ -19,7 +19,6 @@ use bullpen_core::time::Timestamp;
 
 use crate::wire::{Reply, Wire};
 
-pub mod demand;
 pub mod fleet;
 pub mod forge;
 pub mod job_forge;
@@ -27,7 +26,6 @@ pub mod ledger;
 pub mod mailbox;
 pub mod queues;
 
-pub use demand::DemandModel;
 pub use fleet::FleetModel;
 pub use forge::ForgeModel;
 pub use job_forge::JobForgeModel;

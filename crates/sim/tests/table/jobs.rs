@@ -57,7 +57,7 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
         scenario: "pain1_no_job_waits_for_ever",
     },
     ScenarioBug {
-        name: "overflow-wakes-nobody",
+        name: "overflow-wakes-no-worker",
         mistake: "a job that overflowed its pool waits for the sweep",
         scenario: "a_pool_that_has_nothing_passes_its_job_on_at_once",
     },

@@ -191,7 +191,7 @@ impl ServiceReport {
         }
         lines.push(String::new());
         lines.push(format!(
-            "A new machine pretends to boot for {} s, and so does a stopped one that is started.",
+            "A new machine pretends to boot for {} s, and so does a stopped machine that is started.",
             self.boot.as_secs_f64()
         ));
         let refused =

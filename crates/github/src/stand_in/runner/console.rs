@@ -1,4 +1,4 @@
-//! What the program prints: plain lines, and lines with the time, which who watches it reads.
+//! The program's output: plain lines, and lines with the time, which the agent reads.
 //!
 //! Not here: what the lines say.
 
@@ -22,12 +22,12 @@ impl<'a, C: Clock, W: Write> Console<'a, C, W> {
     /// A plain line.
     pub(super) fn say(&self, line: &str) {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody is left to be told that nobody reads.
+        // If the reader is gone there is nowhere to report that.
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     }
 
     /// A line that begins with the time.
-    pub(super) fn tell(&self, line: &str) {
+    pub(super) fn line_with_time(&self, line: &str) {
         self.say(&format!("{}: {line}", stamp(self.clock.now())));
     }
 }

@@ -105,7 +105,7 @@ pub(super) fn unpack(root: &Path, jit: &Secret) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Removes them. One that is not there is fine.
+/// Removes the files; a missing file is fine.
 pub(super) fn forget(root: &Path) -> io::Result<()> {
     for name in ALL {
         match fs::remove_file(root.join(name)) {

@@ -100,8 +100,8 @@ impl Running {
     /// How it ended, once it has. May be dropped and called again.
     pub(super) async fn ended(&mut self) -> Conclusion {
         let status = self.child.wait().await;
-        // What it left in its group is no use to anyone. The group's number cannot be somebody
-        // else's: no process id comes round again this soon.
+        // Ends what the job left in its group. No other group has this number: no process id comes
+        // round again this soon.
         self.signal(Signal::KILL);
         match status {
             Ok(status) if status.success() => Conclusion::Success,

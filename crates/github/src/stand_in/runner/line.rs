@@ -21,7 +21,7 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 pub(super) struct ServerConnection<'a, C, W> {
     pub(super) server: Server<'a, C>,
     pub(super) console: &'a Console<'a, C, W>,
-    /// Of all requests together: one that failed may be dropped, and the next one succeed.
+    /// For all requests together: a caller may drop a request that failed, and the next may succeed.
     is_down: AtomicBool,
 }
 
@@ -40,13 +40,13 @@ impl<'a, C: Clock, W: Write> ServerConnection<'a, C, W> {
             match ask().await.and_then(ServerAnswer::settled) {
                 Ok(answer) => {
                     if self.is_down.swap(false, Ordering::Relaxed) {
-                        self.console.tell("Runner reconnected.");
+                        self.console.line_with_time("Runner reconnected.");
                     }
                     return answer;
                 }
                 Err(ServerTrouble(words)) => {
                     if !self.is_down.swap(true, Ordering::Relaxed) {
-                        self.console.tell(&format!(
+                        self.console.line_with_time(&format!(
                             "Runner connect error: {words}. Retrying until reconnected."
                         ));
                     }

@@ -127,7 +127,7 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
     ) -> Result<u8, Failed> {
         self.line.console.say("\n√ Connected to GitHub\n");
         self.line.console.say(&format!("Current runner version: '{}'", env!("CARGO_PKG_VERSION")));
-        self.line.console.tell("Listening for Jobs");
+        self.line.console.line_with_time("Listening for Jobs");
         loop {
             let heard = tokio::select! {
                 biased;
@@ -136,7 +136,7 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
             };
             let over = match heard {
                 Heard::Message(Message::Job(job)) => self.job(&job, interrupted.as_mut()).await?,
-                // Not one that runs here; the server has to hear of its end to forget it.
+                // The job does not run here; the server must hear of its end to forget it.
                 Heard::Message(Message::Cancel { job }) => {
                     self.complete(job, Conclusion::Cancelled).await;
                     None
@@ -198,7 +198,7 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
                 return Ok(None);
             }
         }
-        self.line.console.tell(&format!("Running job: {}", job.name));
+        self.line.console.line_with_time(&format!("Running job: {}", job.name));
         let (conclusion, was_interrupted) = self.work(job, interrupted).await;
         if was_interrupted {
             self.within_last_words(self.complete(job.job, conclusion)).await;
@@ -206,7 +206,9 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
             self.complete(job.job, conclusion).await;
         }
         let result = result_of(conclusion);
-        self.line.console.tell(&format!("Job {} completed with result: {result}", job.name));
+        self.line
+            .console
+            .line_with_time(&format!("Job {} completed with result: {result}", job.name));
         if self.settings.ephemeral {
             files::forget(&self.inputs.root)?;
             return Ok(Some(exit::DONE));
@@ -271,8 +273,8 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
     async fn complete(&self, job: u64, conclusion: Conclusion) {
         let path = format!("/runners/{}/jobs/{job}/completed", self.settings.id);
         let body = Completed { conclusion };
-        let tell = || self.line.server.post(&path, Some(&self.session), &body, SLACK);
-        self.line.insist(tell).await;
+        let report = || self.line.server.post(&path, Some(&self.session), &body, SLACK);
+        self.line.insist(report).await;
     }
 
     /// A signal came: the session ends, the registration stays.
@@ -285,10 +287,10 @@ impl<C: Clock, W: Write> Listener<'_, C, W> {
         exit::DONE
     }
 
-    async fn within_last_words(&self, telling: impl Future<Output = ()>) {
+    async fn within_last_words(&self, report: impl Future<Output = ()>) {
         tokio::select! {
             biased;
-            () = telling => {}
+            () = report => {}
             () = self.line.server.clock().sleep(LAST_WORDS_WITHIN) => {}
         }
     }

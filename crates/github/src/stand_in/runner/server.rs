@@ -22,7 +22,7 @@ use serde::Serialize;
 /// A message with a script in it is far smaller.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The server, and who asks it.
+/// The server, and the client that asks it.
 pub(super) struct Server<'a, C> {
     http: Client<HttpConnector, Full<Bytes>>,
     base: String,

@@ -99,7 +99,7 @@ fn handle(world: &mut ExploredWorld, event: Event) {
 
 fn remember(agent: &mut Agent, action: &Action) {
     match action {
-        // Nobody decides anything by these two.
+        // No process decides anything by these two.
         Action::Signal(SignalKind::JobStarted | SignalKind::ListenerEnded, _) | Action::End(_) => {}
         Action::Signal(kind, signal) => {
             let mut signal = signal.clone();

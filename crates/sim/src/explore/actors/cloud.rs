@@ -1,4 +1,4 @@
-//! What nobody of us decides: time, calls that land late, GitHub, and the runner program's process.
+//! The steps that Bullpen does not decide: time, calls that land late, GitHub, and the runner program's process.
 //!
 //! Not here: the agent (`agent`).
 

@@ -112,7 +112,7 @@ pub(super) fn steps(world: &ExploredWorld, config: &Config, steps: &mut Steps) {
             let next = world.changed(|next| call(next, config, *written));
             let sent = next.stops.len() > world.stops.len();
             let said = if sent { "makes its stop call" } else { "is too late for its stop call" };
-            // Without the rule the same call may be made again, by whoever repeats it.
+            // Without the rule any process may make the same call again.
             if !config.holds(Rule::StopsAreFenced) && world.stops.is_empty() {
                 let again = next.changed(|next| next.manager = Manager::Call(*written));
                 steps.push(again, || String::from("manager makes its stop call, to repeat it"));

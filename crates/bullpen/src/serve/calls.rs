@@ -1,0 +1,149 @@
+//! Calls of the listeners' handlers to the service, over a channel.
+//!
+//! A router's handlers must be `'static`, and the service borrows its stack inside the process's one
+//! future. So a handler sends a [`Call`] and awaits its answer, and [`answer_calls`] answers beside the
+//! listeners, in the same future.
+//!
+//! Not here: HTTP (`webhook`, `admin`), or the work itself (`bullpen_engine::jobs`).
+
+use std::time::Duration;
+
+use bullpen_core::job::{JobFact, RunFact};
+use bullpen_core::parameters::COLLECTION;
+use bullpen_core::ports::{Clock as _, Fault, Ledger as _, Ports};
+use bullpen_engine::jobs::{self, Ingested, Service};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::sync::{mpsc, oneshot};
+
+use super::metrics::Metrics;
+
+/// A ledger that takes longer than this is of no use to a job that waits.
+const LEDGER_WITHIN: Duration = Duration::from_secs(3);
+
+/// Why webhooks should not be sent to this process.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotReady {
+    #[error("this process drains")]
+    Drains,
+    #[error("the ledger: {0}")]
+    LedgerFault(Fault),
+    #[error("the ledger does not answer")]
+    LedgerSilent,
+}
+
+/// One call, with the sender for its answer.
+enum Call {
+    Deliver { fact: JobFact, installation: Option<u64>, answer: oneshot::Sender<Delivered> },
+    NoteRun { fact: RunFact, installation: Option<u64>, answer: oneshot::Sender<()> },
+    Ready { answer: oneshot::Sender<Result<(), NotReady>> },
+    Metrics { answer: oneshot::Sender<String> },
+}
+
+type Delivered = Result<Ingested, Fault>;
+
+/// Makes the two ends: handlers call, and the service's future answers. At most `calls_max` calls
+/// wait, and at most as many are answered at once.
+pub(super) fn channel(calls_max: usize) -> (ServiceCaller, ServiceCalls) {
+    let (calls, incoming) = mpsc::channel(calls_max);
+    (ServiceCaller(calls), ServiceCalls { incoming, calls_max })
+}
+
+/// The handlers' end.
+#[derive(Clone, Debug)]
+pub(super) struct ServiceCaller(mpsc::Sender<Call>);
+
+/// The service's end.
+pub(super) struct ServiceCalls {
+    incoming: mpsc::Receiver<Call>,
+    calls_max: usize,
+}
+
+impl ServiceCaller {
+    /// Stores a job's fact; see [`jobs::deliver`].
+    pub(super) async fn deliver(&self, fact: JobFact, installation: Option<u64>) -> Delivered {
+        let answered = self.call(|answer| Call::Deliver { fact, installation, answer }).await;
+        answered.unwrap_or_else(|| Err(Fault::unavailable("this process ends")))
+    }
+
+    /// Notes where a run's code comes from; see [`jobs::note_run`].
+    pub(super) async fn note_run(&self, fact: RunFact, installation: Option<u64>) {
+        // A run that an ending process does not note is asked about by the next one.
+        let _ = self.call(|answer| Call::NoteRun { fact, installation, answer }).await;
+    }
+
+    /// Whether webhooks should be sent here.
+    pub(super) async fn ready(&self) -> Result<(), NotReady> {
+        let answered = self.call(|answer| Call::Ready { answer }).await;
+        answered.unwrap_or(Err(NotReady::Drains))
+    }
+
+    /// All metrics, as text. None if the process ends.
+    pub(super) async fn metrics(&self) -> Option<String> {
+        self.call(|answer| Call::Metrics { answer }).await
+    }
+
+    /// The answer to a call. None if the service is gone.
+    async fn call<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> Call) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.0.send(call(answer)).await.ok()?;
+        answered.await.ok()
+    }
+}
+
+/// Answers calls until no handler is left that could make one.
+pub(super) async fn answer_calls<P: Ports, J: Sync>(
+    service: &Service<'_, P, J>,
+    metrics: &Metrics,
+    mut calls: ServiceCalls,
+) {
+    let mut begun = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            Some(()) = begun.next(), if !begun.is_empty() => {}
+            call = calls.incoming.recv(), if begun.len() < calls.calls_max => match call {
+                Some(call) => begun.push(answer_call(service, metrics, call)),
+                None => break,
+            },
+        }
+    }
+}
+
+/// Answers one call. A handler whose connection broke no longer waits for its answer.
+async fn answer_call<P: Ports, J: Sync>(
+    service: &Service<'_, P, J>,
+    metrics: &Metrics,
+    call: Call,
+) {
+    match call {
+        Call::Deliver { fact, installation, answer } => {
+            let delivered = Box::pin(jobs::deliver(service, &fact, installation)).await;
+            let _ = answer.send(delivered);
+        }
+        Call::NoteRun { fact, installation, answer } => {
+            jobs::note_run(service, &fact, installation);
+            let _ = answer.send(());
+        }
+        Call::Ready { answer } => {
+            let _ = answer.send(readiness(service).await);
+        }
+        Call::Metrics { answer } => {
+            let _ = answer.send(metrics.text(service.stack).await);
+        }
+    }
+}
+
+/// A process that ends, or that could store nothing, is not ready.
+async fn readiness<P: Ports, J>(service: &Service<'_, P, J>) -> Result<(), NotReady> {
+    if !service.takes() {
+        return Err(NotReady::Drains);
+    }
+    let ports = &service.stack.ports;
+    tokio::select! {
+        biased;
+        read = ports.ledger().documents(COLLECTION) => {
+            read.map(drop).map_err(NotReady::LedgerFault)
+        }
+        () = ports.clock().sleep(LEDGER_WITHIN) => Err(NotReady::LedgerSilent),
+    }
+}
