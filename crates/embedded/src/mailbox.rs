@@ -174,12 +174,17 @@ impl<C: Clock> Mailbox for SqliteMailbox<C> {
             }
         };
         let mut known = self.remembered(key);
+        let was_read = known.inbox.is_some() && known.report.is_some();
         // Return after a failed look: the caller reads next and handles the fault.
         while let Ok(found) = self.changes(key).await {
             // For a record that this handle has never read, count from now on.
             known.inbox = known.inbox.or(found.inbox);
             known.report = known.report.or(found.report);
             if known != found || first(pin!(watch.woken()), end.as_mut()).await == First::Right {
+                return;
+            }
+            if !was_read {
+                // The first look may have come after the write that woke this waiter.
                 return;
             }
         }
