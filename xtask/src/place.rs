@@ -83,7 +83,10 @@ pub(crate) fn succeed(command: &mut Command) -> Result<()> {
 }
 
 /// An environment variable that is set and not empty.
-#[expect(clippy::disallowed_methods, reason = "the gate is a command of its own, not a room")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the gate is a command of its own, not a crate of the product"
+)]
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }

@@ -245,7 +245,7 @@ impl Command for Serving<'_> {
 }
 
 /// Limits the stack to the machines that this host has room for. Jobs wait under a ceiling until a
-/// machine is free; a launch that failed for room would be retried a few times and then given up.
+/// machine is free; a launch that failed for lack of capacity would be retried a few times and then given up.
 pub(crate) fn bound(ceilings: &mut Vec<Ceiling>, file: &StackFile, inputs: &StackInputs) {
     let has_one = ceilings.iter().any(|ceiling| ceiling.scope == Scope::Stack);
     if inputs.is_on_this_machine() && !has_one {
