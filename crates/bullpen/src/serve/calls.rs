@@ -124,13 +124,19 @@ async fn answer_call<P: Ports, J: Sync>(
             jobs::note_run(service, &fact, installation);
             let _ = answer.send(());
         }
-        Call::Ready { answer } => {
-            let _ = answer.send(readiness(service).await);
-        }
-        Call::Metrics { answer } => {
-            let _ = answer.send(metrics.text(service.stack).await);
-        }
+        Call::Ready { answer } => send_to_waiting(answer, readiness(service)).await,
+        Call::Metrics { answer } => send_to_waiting(answer, metrics.text(service.stack)).await,
     }
+}
+
+/// Sends the result of work that changes nothing, and drops the work when its handler is gone.
+async fn send_to_waiting<T>(mut answer: oneshot::Sender<T>, work: impl Future<Output = T>) {
+    let result = tokio::select! {
+        biased;
+        () = answer.closed() => return,
+        result = work => result,
+    };
+    let _ = answer.send(result);
 }
 
 /// A process that ends, or that could store nothing, is not ready.

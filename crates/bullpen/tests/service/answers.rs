@@ -90,7 +90,8 @@ async fn the_webhook_listener_answers_every_request_as_documented() {
         exchange(to, &webhook.header("connection", "close").kept_open(&served.webhook)).await
     };
     let ping = || Webhook::new("ping", "{}");
-    let unsigned = "the signature is missing or wrong: is the secret the one at GitHub?";
+    let unsigned =
+        "the signature is missing or wrong: compare the secret with the webhook's at GitHub";
     assert_eq!(send(ping()).await, FullAnswer::line("401 Unauthorized", unsigned));
     assert_eq!(send(ping().signed(SECRET)).await, FullAnswer::of("204 No Content", &[], ""));
     let with_query = ping().signed(SECRET).header("connection", "close");

@@ -27,22 +27,21 @@ impl Won {
     /// equal owner proves nothing, because another worker of the same owner may have won.
     pub fn claimed(write: &ClaimWrite, stored: Record) -> Option<Self> {
         match &stored.state {
-            State::Claimed { claim, .. } if *claim == write.claim => Self::held(stored),
+            State::Claimed { claim, .. } if *claim == write.claim => {
+                Self::held(stored, &write.owner)
+            }
             _ => None,
         }
     }
 
-    /// What the owner in the record has by it: a machine that was launched for the owner, or a claim
-    /// that another process of the owner left. `None`: the record is neither created nor claimed.
-    pub fn held(stored: Record) -> Option<Self> {
-        let (owner, kind) = match &stored.state {
-            State::Created { owner, .. } => (owner.clone(), CheckKind::Created),
-            State::Claimed { owner, tier: Tier::Stopped, .. } => {
-                (owner.clone(), CheckKind::Started)
-            }
-            State::Claimed { owner, tier: Tier::Hot | Tier::Released, .. } => {
-                (owner.clone(), CheckKind::Warm)
-            }
+    /// What `owner` has by the record: a machine that was launched for the owner, or a claim that
+    /// another process of the owner left. `None`: the record is neither created nor claimed, or
+    /// another owner has the machine by now.
+    pub fn held(stored: Record, owner: &Owner) -> Option<Self> {
+        let kind = match &stored.state {
+            State::Created { .. } => CheckKind::Created,
+            State::Claimed { tier: Tier::Stopped, .. } => CheckKind::Started,
+            State::Claimed { tier: Tier::Hot | Tier::Released, .. } => CheckKind::Warm,
             State::Idle { .. }
             | State::Running { .. }
             | State::Releasing { .. }
@@ -50,7 +49,8 @@ impl Won {
             | State::Terminating { .. }
             | State::Terminated { .. } => return None,
         };
-        Some(Self { record: stored, owner, kind })
+        let is_owners = stored.state.owner() == Some(owner);
+        is_owners.then(|| Self { record: stored, owner: owner.clone(), kind })
     }
 
     /// The record by which it is won.
@@ -119,7 +119,9 @@ pub fn settle(write: &ClaimWrite, stored: Option<Record>) -> SettledClaim {
         return SettledClaim::Again;
     }
     let won = if sabotage!("unknown-claim-is-won") {
-        Won::held(stored).filter(|won| won.kind != CheckKind::Created)
+        let owner = stored.state.owner().cloned();
+        let won = owner.and_then(|owner| Won::held(stored, &owner));
+        won.filter(|won| won.kind != CheckKind::Created)
     } else {
         Won::claimed(write, stored)
     };

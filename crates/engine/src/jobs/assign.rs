@@ -304,7 +304,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         };
         let moved = transition::apply(stack, record, &event, self.service.patience()).await?;
         let Moved::To(record) = moved else { return Ok(None) };
-        let Some(won) = Won::held(record) else { return Ok(None) };
+        let Some(won) = Won::held(record, &self.owner) else { return Ok(None) };
         let taken = Taken { won, tier, how: MachineSource::Continued };
         Ok(Some(self.hand_over(&terms, taken).await?))
     }
@@ -312,7 +312,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     /// Hands over a machine that was launched for the job; mints the credential once it is warm.
     async fn created(&self, record: Record, how: MachineSource) -> Result<Outcome, Fault> {
         let stack = self.service.stack;
-        let Some(won) = Won::held(record) else { return Ok(Outcome::Lost) };
+        let Some(won) = Won::held(record, &self.owner) else { return Ok(Outcome::Lost) };
         match launch::warm_up(stack, won.record()).await {
             Ok(()) => self.note(JobStep::Warm),
             Err(NotWarm::Unknown(fault)) => return Err(fault),

@@ -77,9 +77,12 @@ pub(super) async fn exchange<P: Ports, J: JobForge>(
     // Won, lost or unknown: the next look reads the row, and does nothing if the swap landed. After a
     // lost one it comes at once: a job that releases its machine meanwhile breaks the chain of names
     // that leads to the runner, and then the machine ends although it could serve on.
-    let wait = match stack.ports.ledger().swap(&swap).await? {
-        Written::Lost => Duration::ZERO,
-        Written::Won(()) | Written::Unknown => stack.limits.heartbeat,
+    let wait = match stack.ports.ledger().swap(&swap).await {
+        Ok(Written::Lost) => Duration::ZERO,
+        Ok(Written::Won(()) | Written::Unknown) => stack.limits.heartbeat,
+        // DynamoDB refuses one of two swaps that it has in hand at once.
+        Err(fault) if fault.is_transient() => stack.limits.heartbeat,
+        Err(fault) => return Err(fault),
     };
     Ok(Processed::Again { at: stack.now().after(wait) })
 }

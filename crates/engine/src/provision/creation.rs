@@ -16,11 +16,11 @@ use bullpen_core::instance::{InstanceFacts, Owner, Record};
 use bullpen_core::ports::{Fault, Launched, Ledger, Machine, Ports, Recorded, Reserved, Written};
 use bullpen_core::request::{Request, TypePattern};
 use bullpen_core::sabotage;
-use bullpen_core::tenure::Won;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
-use super::worker::{self, AttemptOutcome, HeldMachine, Terms};
+use super::resume::resume_machine;
+use super::worker::{HeldMachine, Terms};
 use crate::Stack;
 use crate::progress::ProgressEvent;
 use crate::retry::{Backoff, retry_until};
@@ -81,9 +81,9 @@ pub async fn create<P: Ports>(
     (terms.tell)(ProgressEvent::Launching { machines: count });
     let records = launch_and_record(stack, terms.request.into(), &reserved).await?;
     let any_came = !records.is_empty();
-    let won = records.into_iter().filter_map(Won::held);
-    let prepared = join_all(won.map(|won| worker::prepare(stack, terms, won))).await;
-    let ready = prepared.into_iter().filter_map(AttemptOutcome::ready).collect();
+    // Another process of the request may have recorded a machine first, and be further with it.
+    let prepared = records.into_iter().map(|record| resume_machine(stack, terms, record));
+    let ready = join_all(prepared).await.into_iter().flatten().collect();
     Ok(Some(Created { ready, any_came }))
 }
 

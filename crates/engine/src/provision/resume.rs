@@ -62,9 +62,9 @@ async fn finish_launches<P: Ports>(
     Ok(made)
 }
 
-/// Continues with one machine from its present state. `None`: it is on its way back, or it failed
-/// its check.
-async fn resume_machine<P: Ports>(
+/// Continues with one machine from its present state. `None`: another owner has it by now, it is on
+/// its way back, or it failed its check.
+pub(super) async fn resume_machine<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     record: Record,
@@ -77,7 +77,7 @@ async fn resume_machine<P: Ports>(
             Some(worker::ready(stack, terms, HeldMachine::new(record, how)))
         }
         _ => {
-            let won = Won::held(record).filter(|won| *won.owner() == terms.owner)?;
+            let won = Won::held(record, &terms.owner)?;
             worker::prepare(stack, terms, won).await.ready()
         }
     }

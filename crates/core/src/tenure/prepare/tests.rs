@@ -32,7 +32,7 @@ struct Attempt {
 impl Attempt {
     fn of(record: Record) -> Self {
         let owner = record.state.owner().unwrap().clone();
-        let won = Won::held(record).unwrap();
+        let won = Won::held(record, &owner).unwrap();
         Self { prepare: Prepare::new(won, at(0), &LIMITS), owner, now: at(0) }
     }
 

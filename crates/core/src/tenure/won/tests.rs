@@ -52,20 +52,27 @@ fn only_a_created_or_claimed_record_proves_that_its_owner_has_it() {
         (Tier::Released, CheckKind::Warm),
         (Tier::Stopped, CheckKind::Started),
     ] {
-        let won = Won::held(record(claimed(job_owner(), tier))).unwrap();
+        let won = Won::held(record(claimed(job_owner(), tier)), &job_owner()).unwrap();
         assert_eq!((won.kind(), won.owner()), (kind, &job_owner()));
     }
-    let won = Won::held(record(created(request_owner()))).unwrap();
+    let won = Won::held(record(created(request_owner())), &request_owner()).unwrap();
     assert_eq!(won.kind(), CheckKind::Created);
     for state in [idle(Tier::Hot), running(job_owner()), releasing(job_owner(), Tier::Hot)] {
-        assert_eq!(Won::held(record(state)), None);
+        assert_eq!(Won::held(record(state), &job_owner()), None);
+    }
+}
+
+#[test]
+fn a_machine_that_another_owner_has_by_now_is_not_won() {
+    for state in [created(job_owner()), claimed(job_owner(), Tier::Hot)] {
+        assert_eq!(Won::held(record(state), &request_owner()), None);
     }
 }
 
 #[test]
 fn what_is_won_can_be_given_back_or_ended_in_its_owners_name() {
     for state in [created(job_owner()), claimed(job_owner(), Tier::Hot)] {
-        let won = Won::held(record(state)).unwrap();
+        let won = Won::held(record(state), &job_owner()).unwrap();
         let back = won.record().on(&won.given_back(at(5), &LIMITS)).unwrap();
         assert!(matches!(back.state, State::Releasing { .. }));
         let ended = won.record().on(&won.condemned(EndReason::FailedWarmUp, at(5))).unwrap();

@@ -160,7 +160,7 @@ fn take_over(world: &ExploredWorld, config: &Config, index: usize, steps: &mut S
         let next = world.changed(|next| {
             next.overwrite(taken);
             next.claims_left -= 1;
-            let won = Won::held(next.record.0.clone());
+            let won = Won::held(next.record.0.clone(), &owner(config, index));
             begin(next, config, index, won);
         });
         steps.push(next, || format!("{} takes the claim over", name(index)));
@@ -227,7 +227,7 @@ fn settle_claim(world: &mut ExploredWorld, config: &Config, index: usize) {
             SettledClaim::Again | SettledClaim::Lost => None,
         }
     } else {
-        Won::held(stored).filter(|won| *won.owner() == owner(config, index))
+        Won::held(stored, &owner(config, index))
     };
     begin(world, config, index, won);
 }
