@@ -9,6 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::MachineSource;
 use crate::ids::PoolName;
 use crate::sabotage;
 use crate::time::Timestamp;
@@ -77,29 +78,37 @@ impl Setback {
         }
     }
 
-    /// Whether it counts as one of a job's attempts. Races, ceilings and outages pass by
+    /// Whether it counts as one of a job's attempts. Races, ceilings, shortages and outages pass by
     /// themselves, and only the deadline ends them. A standby machine saves time, so its failure
-    /// must not cost an attempt: a worker can still launch a machine for the job.
-    pub fn counts(&self) -> bool {
+    /// must not cost an attempt: a worker can still launch a machine for the job. `source` is how the
+    /// job got the machine that failed.
+    pub fn counts(&self, source: Option<MachineSource>) -> bool {
+        let stood_by = matches!(source, Some(MachineSource::Picked | MachineSource::Reused));
         match self {
             _ if sabotage!("setbacks-never-count") => false,
             Self::Outage { .. } if sabotage!("outages-count-as-attempts") => true,
             Self::Ceiling if sabotage!("ceilings-count-as-attempts") => true,
+            Self::NoCapacity if sabotage!("shortages-count-as-attempts") => true,
             Self::RaceLost
             | Self::PoolEmpty
             | Self::RunnerTaken
             | Self::WorkerLost
             | Self::NotStarted
+            | Self::NoCapacity
             | Self::Ceiling
             | Self::RateLimited
             | Self::Outage { .. } => false,
-            Self::NoCapacity
-            | Self::LaunchFailed { .. }
-            | Self::MachineLost
-            | Self::NeverRegistered
-            | Self::ListenerEnded
-            | Self::Forge { .. } => true,
+            Self::MachineLost | Self::NeverRegistered | Self::ListenerEnded => !stood_by,
+            Self::LaunchFailed { .. } | Self::Forge { .. } => true,
         }
+    }
+
+    /// Whether a machine that the job had was of no use to it.
+    pub const fn is_of_the_machine(&self) -> bool {
+        matches!(
+            self,
+            Self::NotStarted | Self::MachineLost | Self::NeverRegistered | Self::ListenerEnded
+        )
     }
 }
 

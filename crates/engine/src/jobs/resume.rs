@@ -151,11 +151,12 @@ async fn free<P: Ports, J: JobForge>(
         release::take_back_one(stack, &owner_of(&job.id), judged).await?;
     }
     let at = stack.now();
-    let not_before = match job.after_setback(&setback, at, &stack.limits, Duration::ZERO) {
-        AfterSetback::Again { not_before } => not_before,
-        // The next worker that takes the row fails the job.
-        AfterSetback::GiveUp(_) => at,
-    };
+    let not_before =
+        match job.after_setback((&setback, job.source()), at, &stack.limits, Duration::ZERO) {
+            AfterSetback::Again { not_before } => not_before,
+            // The next worker that takes the row fails the job.
+            AfterSetback::GiveUp(_) => at,
+        };
     let event = JobEvent::Freed { held: held.clone(), setback, at, not_before };
     match rows::apply(stack, &job.id, &event, service.patience()).await? {
         RowChange::To(seen) => {

@@ -15,6 +15,8 @@ pub(super) fn apply(world: &World, change: &Change) {
             forge.set_outage(*down);
             world.jobs.set_outage(false);
         }
+        Change::Outage { port, of } => world.begin_outage(port, of),
+        Change::OutageOver => world.end_outages(),
         Change::Silent => world.jobs.set_outage(true),
         Change::Points(a_minute) => forge.limit_points(*a_minute),
         Change::RunEnds(run) => forge.end_run(run.clone()),
