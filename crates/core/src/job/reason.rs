@@ -43,6 +43,8 @@ pub enum Setback {
     NeverRegistered,
     /// The runner stopped listening before a job came to it.
     ListenerEnded,
+    /// Its runner listened for minutes, and GitHub gave it no job.
+    NeverGiven,
     /// GitHub or a store did not answer. This passes by itself and is not due to the job.
     Outage {
         /// The error's text.
@@ -72,6 +74,7 @@ impl Setback {
             Self::MachineLost => "machine-lost",
             Self::NeverRegistered => "never-registered",
             Self::ListenerEnded => "listener-ended",
+            Self::NeverGiven => "never-given",
             Self::Outage { .. } => "outage",
             Self::RateLimited => "rate-limited",
             Self::Forge { .. } => "forge",
@@ -99,7 +102,7 @@ impl Setback {
             | Self::RateLimited
             | Self::Outage { .. } => false,
             Self::MachineLost | Self::NeverRegistered | Self::ListenerEnded => !stood_by,
-            Self::LaunchFailed { .. } | Self::Forge { .. } => true,
+            Self::NeverGiven | Self::LaunchFailed { .. } | Self::Forge { .. } => true,
         }
     }
 
@@ -127,6 +130,7 @@ impl Setback {
             Self::MachineLost => "its machine ended before the job began",
             Self::NeverRegistered => "its runner never registered at GitHub",
             Self::ListenerEnded => "its runner stopped listening before the job began",
+            Self::NeverGiven => "its runner listened, and GitHub did not give it the job",
             Self::Outage { .. } => "GitHub or the service's store did not answer",
             Self::RateLimited => "GitHub's rate limit allowed no runner for it",
             Self::Forge { .. } => "GitHub refused a runner for it",
@@ -250,6 +254,10 @@ impl Reason {
                 "name a pool that is configured, or none, in `runs-on`, and run the job again"
             }
             Self::Refused { .. } => "correct the labels in `runs-on`, and run the job again",
+            Self::OutOfAttempts { last: Setback::NeverGiven, .. } => {
+                "check that the runners' group at GitHub serves this repository (for a public one the \
+                 group must allow public repositories) and has this workflow, then run the job again"
+            }
             Self::OutOfAttempts { .. } | Self::DeadlinePassed { .. } => {
                 "run the job again later, or ask who operates the runners"
             }

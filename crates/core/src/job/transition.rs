@@ -27,6 +27,10 @@ pub const SETBACKS_KEPT_MAX: usize = 8;
 /// or idle long before the job has given up eight more.
 const LET_GO_KEPT_MAX: usize = 8;
 
+/// How often GitHub may leave a job's runner without the job before the job fails: the first time GitHub
+/// may have been slow.
+const NEVER_GIVEN_MAX: u32 = 2;
+
 /// The stack does not trust code from a repository outside its scope.
 const UNTRUSTED: AfterJob = AfterJob::End(EndReason::Untrusted);
 
@@ -371,7 +375,8 @@ impl Job {
         jitter: Duration,
     ) -> AfterSetback {
         let attempts = self.attempts.saturating_add(u32::from(setback.counts(source)));
-        if attempts >= limits.launch_attempts_max {
+        let is_never_given = *setback == Setback::NeverGiven && self.is_never_given(1);
+        if attempts >= limits.launch_attempts_max || is_never_given {
             return AfterSetback::GiveUp(Reason::OutOfAttempts { attempts, last: setback.clone() });
         }
         if !setback.counts(source) {
@@ -381,6 +386,19 @@ impl Job {
         // rarer.
         let wait = self.backoff(limits) / 2 + jitter.min(self.backoff(limits)) / 2;
         AfterSetback::Again { not_before: now.after(wait) }
+    }
+
+    /// The reason to fail a job without attempts left, if its last worker died before it did so.
+    pub fn out_of_attempts(&self, limits: &Limits) -> Option<Reason> {
+        let (attempts, last) = (self.attempts, self.setbacks.last()?.setback.clone());
+        let is_out = attempts >= limits.launch_attempts_max || self.is_never_given(0);
+        is_out.then_some(Reason::OutOfAttempts { attempts, last })
+    }
+
+    /// Whether GitHub gave it to none of its runners too often, `more` times included.
+    fn is_never_given(&self, more: u32) -> bool {
+        let known = self.setbacks.iter().filter(|at| at.setback == Setback::NeverGiven);
+        known.map(|at| at.times).fold(more, u32::saturating_add) >= NEVER_GIVEN_MAX
     }
 
     /// The longest wait after the next setback that counts.

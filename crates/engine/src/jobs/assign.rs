@@ -18,7 +18,7 @@ use bullpen_core::ids::{ClaimId, JobId, RunnerName};
 use bullpen_core::instance::{EndReason, InstanceEvent, Owner, Record, State, Tier};
 use bullpen_core::job::{
     AfterSetback, Job, JobEvent, JobMachine, JobRefusal, JobState, JobStep, JobStepAt, Lane,
-    MachineSource, Reason, Setback, UsedMachines, runner_name,
+    MachineSource, Setback, UsedMachines, runner_name,
 };
 use bullpen_core::labels::is_bound_to_run;
 use bullpen_core::mailbox::Credential;
@@ -88,7 +88,7 @@ pub(super) async fn assign_with<P: Ports, J: JobForge>(
     if let Some(reason) = seen.job.overdue(now) {
         return finish::overdue(service, &seen.job, reason).await;
     }
-    if let Some(reason) = out_of_attempts(service, &seen.job) {
+    if let Some(reason) = seen.job.out_of_attempts(&stack.limits) {
         return finish::fail(service, id, reason).await;
     }
     let until = deadline.min(now.after(stack.limits.request_deadline));
@@ -129,14 +129,6 @@ fn begun<P: Ports, J>(service: &Service<'_, P, J>, worker: ClaimId) -> JobEvent 
 /// Looks again after a pause, where only time can help.
 fn later<P: Ports, J>(service: &Service<'_, P, J>) -> Processed {
     Processed::Again { at: service.stack.now().after(service.stack.limits.row_look_again) }
-}
-
-/// The reason to fail a job without attempts left, if its last worker died before it did so.
-fn out_of_attempts<P: Ports, J>(service: &Service<'_, P, J>, job: &Job) -> Option<Reason> {
-    let last = job.setbacks.last()?.setback.clone();
-    let attempts = job.attempts;
-    let is_out = attempts >= service.stack.limits.launch_attempts_max;
-    is_out.then_some(Reason::OutOfAttempts { attempts, last })
 }
 
 async fn serve<P: Ports, J: JobForge>(

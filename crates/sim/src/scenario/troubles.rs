@@ -70,12 +70,17 @@ pub(super) fn weather(words: &mut Words) -> Result<Verb, Misspelt> {
     Ok(Verb::Change(Change::Weather(weather)))
 }
 
-/// `github down`, `github up`, `github points=60`, `github points=unlimited`
+/// `github down`, `github up`, `github points=60`, `github points=unlimited`,
+/// `github gives=nothing`, `github gives=jobs`
 pub(super) fn github(words: &mut Words) -> Result<Verb, Misspelt> {
     if let Some(word) = words.option("points") {
         let unlimited = word.text == "unlimited";
         let points = if unlimited { None } else { Some(word.number()?) };
         return Ok(Verb::Change(Change::Points(points)));
+    }
+    if let Some(word) = words.option("gives") {
+        let gives_nothing = word.one_of("gift", &[("nothing", true), ("jobs", false)])?;
+        return Ok(Verb::Change(Change::GivesNothing(gives_nothing)));
     }
     let word = words.plain("down, silent or up")?;
     if word.text == "silent" {

@@ -103,6 +103,8 @@ pub(super) enum Change {
     GitHub {
         down: bool,
     },
+    /// GitHub gives no job to any listener, or gives them again.
+    GivesNothing(bool),
     /// GitHub answers no call about runs and jobs.
     Silent,
     Points(Option<u32>),
