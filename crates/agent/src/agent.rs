@@ -29,9 +29,15 @@ use crate::warm_up::{Step, warm_up};
 const POLL: Duration = Duration::from_secs(1);
 /// The first wait after a failed call; doubles.
 const RETRY: Duration = Duration::from_millis(200);
-/// The longest wait after a failed call: the agent must notice that the store is back before the owner
-/// gives the machine up.
-const RETRY_MAX: Duration = Duration::from_secs(5);
+/// The longest wait after a failed call. With [`READ_WITHIN`] it leaves time to read an order again
+/// before its owner gives the machine up (`limits.assignment_acknowledged`).
+const RETRY_MAX: Duration = Duration::from_secs(1);
+/// How long one read of the inbox may take. The store's adapter waits longer for an answer.
+const READ_WITHIN: Duration = Duration::from_millis(1_500);
+const _: () = assert!(
+    RETRY_MAX.as_millis() + 2 * READ_WITHIN.as_millis()
+        < Limits::DEFAULT.assignment_acknowledged.as_millis()
+);
 /// How long an agent that leaves may take to end its listener before the watchdog ends the machine.
 const LEAVE_WITHIN: Duration = Duration::from_secs(60);
 /// How long an agent that leaves tries to send its last signals.
@@ -295,7 +301,12 @@ impl<M: Mailbox, C: Clock, H: Host> Agent<M, C, H> {
         if !wait.is_zero() {
             self.mailbox.wait(key, wait).await;
         }
-        Turn::Read(read, self.mailbox.inbox(key, read).await)
+        let answer = tokio::select! {
+            biased;
+            answer = self.mailbox.inbox(key, read) => answer,
+            () = self.clock.sleep(READ_WITHIN) => Err(Fault::unavailable("no answer in time")),
+        };
+        Turn::Read(read, answer)
     }
 
     async fn send(&self, kind: SignalKind, signal: Signal, wait: Duration) -> Turn {
