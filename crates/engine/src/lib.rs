@@ -11,6 +11,7 @@ mod batch;
 mod capacity;
 pub mod destroy;
 mod document;
+mod ending;
 pub mod jobs;
 pub mod mail;
 pub mod order_batcher;

@@ -6,14 +6,12 @@
 //!
 //! Not here: machines without a record ([`crate::reconcile`]).
 
-use bullpen_core::instance::{InstanceEvent, Record};
-use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::ports::{Fault, Ledger, MachineState, Ports};
-use bullpen_core::sabotage;
+use bullpen_core::instance::Record;
+use bullpen_core::ports::{Fault, Ledger, Ports};
 use bullpen_core::tenure::{DueAction, due, due_while_running};
 
 use crate::Stack;
-use crate::capacity;
+use crate::ending;
 use crate::release;
 use crate::reports;
 use crate::retry::retry_until;
@@ -36,7 +34,6 @@ pub struct Reaped {
 /// does not delay the others.
 pub async fn reap<P: Ports>(stack: &Stack<P>) -> Result<Reaped, Fault> {
     let mut reaped = Reaped::default();
-    let mut ending = Vec::new();
     let mut cursor: Option<String> = None;
     loop {
         let until = stack.now().after(stack.limits.release_retry);
@@ -46,7 +43,7 @@ pub async fn reap<P: Ports>(stack: &Stack<P>) -> Result<Reaped, Fault> {
         for record in page.items {
             reaped.looked_at += 1;
             let id = record.id.clone();
-            if let Err(fault) = visit(stack, record, &mut reaped, &mut ending).await {
+            if let Err(fault) = visit(stack, record, &mut reaped).await {
                 tracing::info!(instance_id = %id, %fault, "record left for the next pass");
             }
         }
@@ -55,21 +52,8 @@ pub async fn reap<P: Ports>(stack: &Stack<P>) -> Result<Reaped, Fault> {
             None => break,
         }
     }
-    let mut failed = None;
-    for batch in ending.chunks(IDS_PER_CALL_MAX) {
-        match bury(stack, batch).await {
-            Ok(buried) => {
-                reaped.buried += buried.len();
-                if !buried.is_empty() {
-                    stack.shortages().note_ended();
-                }
-                capacity::freed(stack, &buried).await;
-            }
-            // A failed batch does not delay the next one.
-            Err(fault) => failed = failed.or(Some(fault)),
-        }
-    }
-    failed.map_or(Ok(reaped), Err)
+    reaped.buried = ending::end_noted(stack).await?;
+    Ok(reaped)
 }
 
 /// Does what is due for one record ([`due`]).
@@ -77,7 +61,6 @@ async fn visit<P: Ports>(
     stack: &Stack<P>,
     record: Record,
     reaped: &mut Reaped,
-    ending: &mut Vec<Record>,
 ) -> Result<(), Fault> {
     let now = stack.now();
     let until = now.after(stack.limits.release_retry);
@@ -91,9 +74,8 @@ async fn visit<P: Ports>(
     match action {
         DueAction::Leave | DueAction::ReadReport => {}
         DueAction::Condemn(event) => {
-            if let Moved::To(moved) = transition::apply(stack, &record, &event, until).await? {
+            if let Moved::To(_) = transition::apply(stack, &record, &event, until).await? {
                 reaped.condemned += 1;
-                ending.push(moved);
             }
         }
         DueAction::TakeBack(authority) => {
@@ -109,40 +91,7 @@ async fn visit<P: Ports>(
         DueAction::Release => {
             let _ = release::finish(stack, &record).await?;
         }
-        DueAction::Terminate => ending.push(record),
+        DueAction::Terminate => stack.condemned().note(record),
     }
     Ok(())
-}
-
-/// Asks the cloud to end machines, and buries those it confirms gone; returns their ids.
-async fn bury<P: Ports>(stack: &Stack<P>, batch: &[Record]) -> Result<Vec<String>, Fault> {
-    let ids: Vec<_> = batch.iter().map(|record| record.id.clone()).collect();
-    let until = stack.now().after(stack.limits.release_retry);
-    if sabotage!("terminate-is-not-confirmed") {
-        let _ = stack.fleet().terminate(&ids).await;
-    } else {
-        retry_until(stack, until, async || stack.fleet().terminate(&ids).await).await?;
-    }
-    let machines = retry_until(stack, until, async || stack.fleet().describe(&ids).await).await?;
-    let mut buried = Vec::new();
-    for record in batch {
-        let seen = machines.iter().find(|machine| machine.id == record.id);
-        let young = stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;
-        let gone = match seen {
-            Some(_) if sabotage!("terminate-is-not-confirmed") => true,
-            Some(machine) => machine.state == MachineState::Gone,
-            // Not listed: gone, unless it is so young that the cloud may not list it yet.
-            None => !young,
-        };
-        if !gone {
-            continue;
-        }
-        let now = stack.now();
-        let event =
-            InstanceEvent::Gone { at: now, forget_at: now.after(stack.limits.tombstone_ttl) };
-        if let Moved::To(_) = transition::apply(stack, record, &event, until).await? {
-            buried.push(record.id.to_string());
-        }
-    }
-    Ok(buried)
 }

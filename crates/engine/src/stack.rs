@@ -22,6 +22,7 @@ use bullpen_core::tenure;
 use bullpen_core::time::Timestamp;
 
 use crate::batch::Batches;
+use crate::ending::CondemnedMachines;
 use crate::pace::{Allowance, Paced};
 use crate::reports::UnreadableReports;
 
@@ -48,6 +49,7 @@ pub struct Stack<P> {
     pub unreadable_reports: UnreadableReports,
     shortages: Mutex<Shortages>,
     silences: Mutex<Silences>,
+    condemned: CondemnedMachines,
     allowance: Mutex<Allowance>,
     sharing: Mutex<BTreeSet<PoolName>>,
     batches: Batches,
@@ -75,6 +77,7 @@ impl<P: Ports> Stack<P> {
             unreadable_reports: UnreadableReports::default(),
             shortages: Mutex::default(),
             silences: Mutex::default(),
+            condemned: CondemnedMachines::default(),
             allowance,
             sharing: Mutex::default(),
             batches: Batches::default(),
@@ -135,6 +138,11 @@ impl<P: Ports> Stack<P> {
     pub fn is_shared(&self, facts: &InstanceFacts) -> bool {
         let sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
         facts.pool.as_ref().is_none_or(|pool| sharing.contains(pool))
+    }
+
+    /// The machines that this process condemned.
+    pub(crate) const fn condemned(&self) -> &CondemnedMachines {
+        &self.condemned
     }
 
     /// The machines whose agents did not answer lately.

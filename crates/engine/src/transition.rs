@@ -62,7 +62,7 @@ pub async fn apply_all<P: Ports>(
             moved.push(match next {
                 Err(refusal) => Ok(Moved::Refused(refusal)),
                 Ok(next) => match answers.next() {
-                    Some(Ok(Written::Won(record))) => Ok(Moved::To(record)),
+                    Some(Ok(Written::Won(record))) => Ok(moved_to(stack, record)),
                     Some(Ok(Written::Lost)) => Ok(Moved::Overtaken),
                     Some(Ok(Written::Unknown)) => store(stack, seen, &next, true, until).await,
                     Some(Err(_)) | None => store(stack, seen, &next, false, until).await,
@@ -98,13 +98,13 @@ async fn store<P: Ports>(
             _ => ledger.replace(seen, next).await,
         };
         match answer {
-            Ok(Written::Won(record)) => return Ok(Moved::To(record)),
+            Ok(Written::Won(record)) => return Ok(moved_to(stack, record)),
             Ok(Written::Lost) if !unsure => return Ok(Moved::Overtaken),
             Ok(Written::Lost | Written::Unknown) => {
                 unsure = true;
                 let stored = read(stack, &seen.id, until).await?;
                 if stored.as_ref() == Some(&expected) {
-                    return Ok(Moved::To(expected));
+                    return Ok(moved_to(stack, expected));
                 }
                 if stored.is_none_or(|stored| stored.revision != seen.revision) {
                     return Ok(Moved::Overtaken);
@@ -115,6 +115,14 @@ async fn store<P: Ports>(
         }
         backoff.wait_until(stack, until).await?;
     }
+}
+
+/// Notes a machine that is to end, so that this process ends it at once.
+fn moved_to<P: Ports>(stack: &Stack<P>, record: Record) -> Moved {
+    if matches!(record.state, State::Terminating { .. }) {
+        stack.condemned().note(record.clone());
+    }
+    Moved::To(record)
 }
 
 /// Reads one record, retrying until `until`.

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use super::assign::Reach;
 use super::{FindMemory, Service, ServiceEvent, find, sweep, workers};
 use crate::advertise;
+use crate::ending;
 use crate::pools;
 use crate::refresh::{DesiredStack, refresh};
 use crate::replicas;
@@ -137,6 +138,7 @@ pub async fn run<P: Ports, J: JobForge>(
         () = all => {}
         () = drain(service, stop) => {}
         () = Box::pin(replica) => {}
+        never = Box::pin(ending::run(service.stack)) => match never {},
     }
     if duties.use_the_cloud() {
         leave(service).await;

@@ -23,6 +23,7 @@ use futures_util::future::join_all;
 
 use crate::Stack;
 use crate::capacity::{self, Holdings, PlaceInLine};
+use crate::ending;
 use crate::order_batcher::OrderBatcher;
 use crate::progress::{ProgressEvent, ProgressObserver, unobserved};
 use crate::retry::retry_until;
@@ -181,10 +182,12 @@ pub async fn provision<P: Ports>(
         never = renew(stack, &owner) => match never {},
         never = report_watcher.look(stack) => match never {},
         never = order_batcher.deliver(stack) => match never {},
+        never = Box::pin(ending::run(stack)) => match never {},
     };
-    match fulfilled {
+    let fulfilled = match fulfilled {
         Ok(provisioned) => Ok(provisioned),
-        Err(None) => Err(ProvisionError::Cancelled(undo::abandon(stack, id).await)),
+        // A cancelled command has no time to wait for the cloud.
+        Err(None) => return Err(ProvisionError::Cancelled(undo::abandon(stack, id).await)),
         Err(Some(error)) => match begun.get().filter(|_| error.has_begun()) {
             Some(begun) if !sabotage!("failure-undoes-nothing") => {
                 undo::give_up(stack, begun).await?;
@@ -192,7 +195,9 @@ pub async fn provision<P: Ports>(
             }
             _ => Err(error),
         },
-    }
+    };
+    Box::pin(ending::end_before_leaving(stack)).await;
+    fulfilled
 }
 
 /// Does one part of the work and adds its duration to `sum`.

@@ -16,6 +16,7 @@ use futures_util::future::join_all;
 
 use super::{Released, release, withdraw};
 use crate::Stack;
+use crate::ending;
 use crate::progress::ProgressObserver;
 use crate::provision::creation::{launches, record};
 use crate::provision::entry::{self, CannotBegin};
@@ -63,6 +64,7 @@ pub async fn release_request<P: Ports>(
     {
         released.strangers = entry.strangers;
     }
+    Box::pin(ending::end_before_leaving(stack)).await;
     Ok(released)
 }
 

@@ -387,7 +387,8 @@ pub(crate) fn a_used_machine_excuses_itself_once() {
         mailbox.forge_report(&used.facts.mailbox, Some(Forgery::of(&lie)));
         // This request may fail: only the machine's end matters.
         let _ = served("8.1.second").await;
-        let State::Terminating { why, .. } = read().await.state else {
+        let (State::Terminating { why, .. } | State::Terminated { why, .. }) = read().await.state
+        else {
             panic!("{:?}", read().await)
         };
         assert_eq!(why, EndReason::Untrusted);
