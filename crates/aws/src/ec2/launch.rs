@@ -301,7 +301,7 @@ pub(super) struct LaunchRefusals {
     /// The shortages that name a type and a zone.
     pub(super) shortages: Vec<Offering>,
     /// The first shortage in words: EC2's code and what to do.
-    pub(super) said: Option<String>,
+    pub(super) explanation: Option<String>,
     /// The first error that is not a shortage.
     pub(super) refusal: Option<Fault>,
 }
@@ -316,7 +316,7 @@ pub(super) fn refusals(answer: &CreateFleetOutput, site: &LaunchSite) -> LaunchR
             refusals.refusal = refusals.refusal.or_else(|| Some(refusal_fault(error)));
             continue;
         }
-        refusals.said = refusals.said.or_else(|| answers::short_for(code));
+        refusals.explanation = refusals.explanation.or_else(|| answers::short_for(code));
         let place = place(error.launch_template_and_overrides(), site);
         if let Some((Some(zone), Some(instance_type))) = place {
             shortages.insert(Offering { usage: usage(error.lifecycle()), instance_type, zone });

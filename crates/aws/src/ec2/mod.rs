@@ -238,17 +238,18 @@ impl<C: Clock> Ec2Fleet<C> {
         site: &LaunchSite,
     ) -> Result<Launched, Fault> {
         let launched = launch::launched(answer, site);
-        let LaunchRefusals { shortages, said, refusal } = launch::refusals(answer, site);
-        let said = match (said, refusal) {
+        let LaunchRefusals { shortages, explanation, refusal } = launch::refusals(answer, site);
+        let explanation = match (explanation, refusal) {
             // Under this token EC2 would repeat its answer, so a transient fault is left to the
             // next launch.
             (None, Some(fault)) if launched.is_empty() && !fault.is_transient() => {
                 return Err(fault);
             }
-            (said, Some(fault)) if launched.is_empty() => {
-                Some(said.map_or_else(|| fault.to_string(), |said| format!("{said}; {fault}")))
-            }
-            (said, _) => said,
+            (explanation, Some(fault)) if launched.is_empty() => Some(explanation.map_or_else(
+                || fault.to_string(),
+                |explanation| format!("{explanation}; {fault}"),
+            )),
+            (explanation, _) => explanation,
         };
         // Usually all types are known by now. If EC2 fails here, the engine repeats the whole
         // launch, and EC2 gives the same answer.
@@ -256,7 +257,7 @@ impl<C: Clock> Ec2Fleet<C> {
         self.types.load(&self.client, names).await?;
         let machine = |one: &LaunchedInstance| self.machine(one, request, site);
         let machines = launched.iter().map(machine).collect::<Result<_, Fault>>()?;
-        Ok(Launched { machines, shortages, said })
+        Ok(Launched { machines, shortages, explanation })
     }
 
     fn machine(

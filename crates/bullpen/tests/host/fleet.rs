@@ -16,8 +16,8 @@ use bullpen_embedded::system::SystemClock;
 use bullpen_github::stand_in::protocol::Conclusion;
 
 use crate::fleets::{fleet, one_machine};
+use crate::github::Forge;
 use crate::machine::{Machine, token};
-use crate::stage::Forge;
 use crate::waiting::until;
 
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -104,7 +104,7 @@ pub struct Launched {
     /// The offerings for which the cloud had no capacity.
     pub shortages: Vec<Offering>,
     /// Why the cloud launched fewer machines, in its words, and the remedy; for people.
-    pub said: Option<String>,
+    pub explanation: Option<String>,
 }
 
 /// The result of starting one machine.

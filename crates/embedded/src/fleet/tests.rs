@@ -291,7 +291,7 @@ fn files_of_version_1_are_read_and_newer_ones_left_unchanged() {
 fn nothing_is_launched_where_required_isolation_is_impossible() {
     let host = TestHost::new();
     let settings = IsolationSettings {
-        wish: IsolationMode::None,
+        mode: IsolationMode::None,
         users: UserRange::DEFAULT,
         state: host.directory.path().to_owned(),
         home: None,

@@ -289,8 +289,8 @@ async fn launch<P: Ports>(
         let is_certain = !fault.is_transient() && tries.load(Ordering::Relaxed) == 1;
         Refusal { fault, is_certain }
     })?;
-    if let Some(said) = &launched.said {
-        stack.shortages().remember_words(said.clone(), &stack.limits, now);
+    if let Some(explanation) = &launched.explanation {
+        stack.shortages().remember_words(explanation.clone(), &stack.limits, now);
     }
     for offering in &launched.shortages {
         tracing::info!(%offering, "cloud has no capacity for offering");

@@ -237,7 +237,7 @@ fn an_answer_says_what_is_short_and_what_is_wrong() {
     assert_eq!((said.shortages, said.refusal), (vec![short("c5.large", "b")], None));
     let said = refusals(vec![error("VcpuLimitExceeded", None)]);
     assert_eq!((said.shortages.len(), said.refusal), (0, None));
-    assert!(said.said.unwrap().contains("quota"), "the text says what to do");
+    assert!(said.explanation.unwrap().contains("quota"), "the text says what to do");
     let said = refusals(vec![error("InvalidAMIID.NotFound", None)]);
     let said = said.refusal.unwrap().to_string();
     assert!(said.contains("InvalidAMIID.NotFound") && said.contains("[images]"), "{said}");
