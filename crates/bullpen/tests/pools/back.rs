@@ -3,14 +3,15 @@
 //! Not here: machines that never came up (`boots`).
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, PoolName};
 use bullpen_core::ports::{Fleet as _, StartOutcome};
 use bullpen_embedded::fleet::ProcessFleet;
 use bullpen_embedded::system::SystemClock;
+use bullpen_sim::contract::fleet::any_machines;
 
-use crate::fleet::one_machine;
 use crate::shared::processes_under;
 use crate::standby::{QUICK, file, pool};
 use crate::waiting::until;
@@ -18,7 +19,7 @@ use crate::world::World;
 
 /// The fleet of a world, as another program uses it.
 fn fleet(world: &World) -> ProcessFleet<SystemClock> {
-    crate::fleet::fleet(world.state().join("machines"), String::new())
+    crate::fleet::fleet(world.state().join("machines"), String::new(), Duration::from_secs(3_600))
 }
 
 fn one(of: &BTreeSet<String>) -> String {
@@ -78,7 +79,7 @@ async fn a_machine_that_another_program_launched_with_our_tags_is_ended() {
     let world = World::configured(&file("", &[pool("ci", 1, 1)]), &limits).await;
     let served = world.serve().await;
     let before = world.reaches("ci", 1, 1).await;
-    let request = LaunchRequest { pool: Some(PoolName::new("ci")), ..one_machine() };
+    let request = LaunchRequest { pool: Some(PoolName::new("ci")), ..any_machines("intent", 1) };
     let fleet = fleet(&world);
     let launched = fleet.launch(&request).await.expect("there is room").machines.remove(0);
     let foreign = launched.id.to_string();

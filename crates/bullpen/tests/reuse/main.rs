@@ -52,6 +52,8 @@ mod cancelled;
 #[path = "../tools/ministack.rs"]
 mod emulator;
 mod fitness;
+#[path = "../tools/fleet.rs"]
+mod fleet;
 mod killed;
 mod many_requests;
 mod order;

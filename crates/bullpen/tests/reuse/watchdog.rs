@@ -2,25 +2,18 @@
 //!
 //! Not here: machines whose supervisor is dead (`killed`).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_agent::machine::{RunnerProgram, UserData};
-use bullpen_core::class::{RunnerClass, Usage};
-use bullpen_core::creation::LaunchRequest;
-use bullpen_core::ids::{IntentId, SpecHash};
-use bullpen_core::ports::{Fleet as _, Ids as _};
-use bullpen_core::request::TypePattern;
-use bullpen_embedded::fleet::{Capacity, Catalogue, Entropy, FleetSettings, ProcessFleet};
-use bullpen_embedded::system::{SystemClock, SystemIds};
+use bullpen_core::ports::Fleet as _;
+use bullpen_sim::contract::fleet::any_machines;
 use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::call::pass;
+use crate::fleet::fleet;
 use crate::waiting::until;
 use crate::world::{Provisioned, World};
 
@@ -32,31 +25,8 @@ async fn launch_unrecorded(world: &World, mailbox: &Path, watchdog: Duration) {
     let command = vec![BULLPEN.to_owned(), "stand-in-runner".to_owned()];
     let url = format!("{}/acme/app", world.github.url());
     let data = UserData::new(mailbox.to_owned(), url, RunnerProgram::StandIn { command });
-    let ids = SystemIds::new();
-    let settings = FleetSettings {
-        directory: world.state().join("machines"),
-        supervisor: [BULLPEN, "supervise"].map(OsString::from).into(),
-        agent: [BULLPEN, "agent"].map(OsString::from).into(),
-        environment: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-        user_data: data.to_text(),
-        watchdog,
-        boot_delay: Duration::ZERO,
-        capacity: Capacity::default(),
-        catalogue: Catalogue::built_in(),
-        isolation: None,
-        entropy: Entropy::new(move || ids.jitter(u64::MAX)),
-    };
-    let fleet = ProcessFleet::open(settings, Arc::new(SystemClock::new())).expect("a fleet");
-    let request = LaunchRequest {
-        intent: IntentId::new("local.1.lost.1.1"),
-        class: RunnerClass::defaults().remove(0),
-        pool: None,
-        usage: Usage::OnDemand,
-        allowed_types: vec![TypePattern::new("*")],
-        avoid: BTreeSet::new(),
-        spec_hash: SpecHash::new("1-abc"),
-        count: 1,
-    };
+    let fleet = fleet(world.state().join("machines"), data.to_text(), watchdog);
+    let request = any_machines("local.1.lost.1.1", 1);
     assert_eq!(fleet.launch(&request).await.expect("there is room").machines.len(), 1);
     until("agent", async || (world.processes().len() >= 2).then_some(())).await;
 }
