@@ -9,6 +9,7 @@ use aws_sdk_ec2::types::{
 use bullpen_core::class::VcpuRange;
 use bullpen_core::ids::{IntentId, PoolName, SpecHash};
 
+use super::super::site::Facts;
 use super::*;
 use crate::names::StackName;
 
@@ -28,14 +29,14 @@ fn settings() -> Ec2Settings {
         docker: true,
         metadata_hops: 1,
         price_protection: 100,
-        ground: None,
     }
 }
 
 fn site() -> LaunchSite {
     let zones = [("subnet-a", "a"), ("subnet-b", "b"), ("subnet-gone", "a")];
     let subnets = zones.map(|(subnet, zone)| (subnet.to_owned(), Zone::new(zone)));
-    LaunchSite { born: "t0".to_owned(), role_id: "AROA".to_owned(), subnets: subnets.into() }
+    let facts = Facts { role_id: "AROA".to_owned(), subnets: subnets.into() };
+    LaunchSite { born: "t0".to_owned(), facts }
 }
 
 fn request(patterns: &[&str]) -> LaunchRequest {
