@@ -13,6 +13,10 @@ use crate::mailbox::{Beat, Report, SYSTEMIC, SignalKind, shown};
 use crate::sabotage;
 use crate::time::Timestamp;
 
+mod silence;
+
+pub use silence::Silences;
+
 /// How a machine failed its check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CheckFailure {
@@ -67,6 +71,11 @@ impl CheckFailure {
         let parts = [Some(self.as_str()), lines.next(), lines.next_back()];
         let parts: Vec<&str> = parts.into_iter().flatten().collect();
         shown(&parts.join(": "), TOLD_CHARS_MAX)
+    }
+
+    /// Whether its agent did not answer, which may be the fault of the way to its mailbox.
+    pub const fn is_silence(self) -> bool {
+        matches!(self, Self::NotAcknowledged | Self::Silent)
     }
 
     /// Whether a runner may still register after this failure. An agent whose warm-up failed ends

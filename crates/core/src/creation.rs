@@ -137,12 +137,33 @@ impl fmt::Display for Offering {
     }
 }
 
-/// Offerings that the cloud was recently short of. Launches leave each out for a while.
+/// What a launch asks for, apart from its number: launches of one kind fail for the same shortage.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LaunchKind {
+    /// The class.
+    pub class: ClassName,
+    /// The allowed machine types.
+    pub allowed_types: Vec<TypePattern>,
+    /// How the machines are paid for.
+    pub usage: Usage,
+}
+
+/// What the cloud was recently short of. Launches leave an offering out for a while, and a job
+/// launches nothing of an exhausted kind.
 #[derive(Clone, Debug, Default)]
 pub struct Shortages {
     until: BTreeMap<Offering, Timestamp>,
+    exhausted: BTreeMap<LaunchKind, Exhausted>,
     /// The cloud's last explanation, and when it is forgotten.
     explanation: Option<(String, Timestamp)>,
+}
+
+/// How long a launch of one kind is not worth a call.
+#[derive(Clone, Copy, Debug)]
+struct Exhausted {
+    until: Timestamp,
+    /// Whether the cloud named no offering: a quota, which a machine that ends makes room in.
+    at_quota: bool,
 }
 
 impl Shortages {
@@ -150,6 +171,36 @@ impl Shortages {
     pub fn remember(&mut self, offering: Offering, limits: &Limits, now: Timestamp) {
         self.until.retain(|_, until| *until > now);
         self.until.insert(offering, now.after(limits.shortage_memory));
+    }
+
+    /// Takes note of a launch that left out `avoided` and brought no machine. If the cloud named no
+    /// other shortage, the kind is exhausted until the first offering is offered again; without any
+    /// known offering, as at a quota, for `limits.row_look_again`.
+    pub fn note_nothing_came(
+        &mut self,
+        kind: LaunchKind,
+        avoided: &BTreeSet<Offering>,
+        named: &[Offering],
+        (limits, now): (&Limits, Timestamp),
+    ) {
+        self.exhausted.retain(|_, exhausted| exhausted.until > now);
+        if named.iter().any(|offering| !avoided.contains(offering)) {
+            return;
+        }
+        let offered = avoided.iter().filter_map(|offering| self.until.get(offering)).min();
+        let soonest = now.after(limits.row_look_again);
+        let until = offered.map_or(soonest, |at| soonest.max(*at));
+        self.exhausted.insert(kind, Exhausted { until, at_quota: offered.is_none() });
+    }
+
+    /// Whether the cloud would launch no machine of this kind now.
+    pub fn is_exhausted(&self, kind: &LaunchKind, now: Timestamp) -> bool {
+        self.exhausted.get(kind).is_some_and(|exhausted| exhausted.until > now)
+    }
+
+    /// Takes note that a machine ended: where a quota was used up, another may come.
+    pub fn note_ended(&mut self) {
+        self.exhausted.retain(|_, exhausted| !exhausted.at_quota);
     }
 
     /// Remembers why the cloud launched fewer machines than asked for.
@@ -260,6 +311,42 @@ mod tests {
         assert_eq!(shortages.at(later).len(), 2);
         let end = start.after(limits.shortage_memory);
         assert_eq!(shortages.at(end), BTreeSet::from([offering("b")]));
+    }
+
+    #[test]
+    fn a_kind_is_exhausted_once_nothing_new_is_short() {
+        let (limits, start) = (Limits::DEFAULT, Timestamp::EPOCH);
+        let kind = LaunchKind {
+            class: ClassName::new("large"),
+            allowed_types: vec![TypePattern::new("c6i.*")],
+            usage: Usage::Spot,
+        };
+        let mut shortages = Shortages::default();
+        shortages.remember(offering("a"), &limits, start);
+        let (none, a) = (BTreeSet::new(), BTreeSet::from([offering("a")]));
+        shortages.note_nothing_came(kind.clone(), &none, &[offering("a")], (&limits, start));
+        assert!(!shortages.is_exhausted(&kind, start), "other zones are still to be tried");
+        shortages.note_nothing_came(kind.clone(), &a, &[offering("a")], (&limits, start));
+        shortages.note_ended();
+        let forgotten = start.after(limits.shortage_memory);
+        assert!(shortages.is_exhausted(&kind, forgotten.before(Duration::from_millis(1))));
+        assert!(!shortages.is_exhausted(&kind, forgotten));
+        let other = LaunchKind { usage: Usage::OnDemand, ..kind.clone() };
+        assert!(!shortages.is_exhausted(&other, start));
+    }
+
+    #[test]
+    fn a_quota_is_asked_again_soon_or_once_a_machine_ended() {
+        let (limits, start) = (Limits::DEFAULT, Timestamp::EPOCH);
+        let (class, usage) = (ClassName::new("large"), Usage::OnDemand);
+        let kind = LaunchKind { class, allowed_types: vec![], usage };
+        let mut shortages = Shortages::default();
+        let none = BTreeSet::new();
+        shortages.note_nothing_came(kind.clone(), &none, &[], (&limits, start));
+        assert!(shortages.is_exhausted(&kind, start));
+        assert!(!shortages.is_exhausted(&kind, start.after(limits.row_look_again)));
+        shortages.note_ended();
+        assert!(!shortages.is_exhausted(&kind, start));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::spec_hash::drifted;
 use crate::time::Timestamp;
 
 /// One pattern over machine types.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct TypePattern(String);
 

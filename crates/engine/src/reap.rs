@@ -60,6 +60,9 @@ pub async fn reap<P: Ports>(stack: &Stack<P>) -> Result<Reaped, Fault> {
         match bury(stack, batch).await {
             Ok(buried) => {
                 reaped.buried += buried.len();
+                if !buried.is_empty() {
+                    stack.shortages().note_ended();
+                }
                 capacity::freed(stack, &buried).await;
             }
             // A failed batch does not delay the next one.

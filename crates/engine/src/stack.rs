@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bullpen_core::claim::Silences;
 use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::{Ceiling, Shortages};
 use bullpen_core::ids::{
@@ -46,6 +47,7 @@ pub struct Stack<P> {
     /// The reports that this process could not read.
     pub unreadable_reports: UnreadableReports,
     shortages: Mutex<Shortages>,
+    silences: Mutex<Silences>,
     allowance: Mutex<Allowance>,
     sharing: Mutex<BTreeSet<PoolName>>,
     batches: Batches,
@@ -72,6 +74,7 @@ impl<P: Ports> Stack<P> {
             removal_token: None,
             unreadable_reports: UnreadableReports::default(),
             shortages: Mutex::default(),
+            silences: Mutex::default(),
             allowance,
             sharing: Mutex::default(),
             batches: Batches::default(),
@@ -132,6 +135,11 @@ impl<P: Ports> Stack<P> {
     pub fn is_shared(&self, facts: &InstanceFacts) -> bool {
         let sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
         facts.pool.as_ref().is_none_or(|pool| sharing.contains(pool))
+    }
+
+    /// The machines whose agents did not answer lately.
+    pub fn silences(&self) -> MutexGuard<'_, Silences> {
+        self.silences.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The cloud's recent shortages.

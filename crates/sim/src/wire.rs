@@ -8,7 +8,7 @@
 //!
 //! Not here: the effects of calls (`model`), or restarting a process that died (`kernel`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::future::{Future, pending};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,6 +44,50 @@ pub struct Weather {
     pub deliver_twice: u32,
     /// The longest lag of a listing that may lag.
     pub lag_max: Duration,
+}
+
+/// The kind of process at this end of a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    /// A command, or a process of the service.
+    ControlPlane,
+    /// An agent.
+    Agent,
+}
+
+/// The ports that answer no call of a party, for all wires of a world. A call waits for its
+/// adapter's own timeout, and has no effect.
+#[derive(Clone, Debug, Default)]
+pub struct Outages(Arc<Mutex<BTreeSet<(Party, String)>>>);
+
+impl Outages {
+    /// From now on the port answers no call of this party.
+    pub fn begin(&self, party: Party, port: &str) {
+        self.ports().insert((party, port.to_owned()));
+    }
+
+    /// All ports answer again.
+    pub fn end(&self) {
+        self.ports().clear();
+    }
+
+    fn has(&self, party: Party, port: &str) -> bool {
+        let ports = self.ports();
+        !ports.is_empty() && ports.contains(&(party, port.to_owned()))
+    }
+
+    fn ports(&self) -> std::sync::MutexGuard<'_, BTreeSet<(Party, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long the adapter of a port waits for an answer.
+fn timeout(port: &str) -> Duration {
+    Duration::from_secs(match port {
+        "fleet" => 20,
+        "forge" => 12,
+        _ => 5,
+    })
 }
 
 /// The caller's view of a call's result.
@@ -158,6 +202,8 @@ impl std::ops::AddAssign for Counts {
 #[derive(Clone)]
 pub struct Wire {
     name: Arc<str>,
+    party: Party,
+    outages: Outages,
     dice: Arc<Dice>,
     state: Arc<Mutex<State>>,
     dead: Arc<watch::Sender<bool>>,
@@ -188,10 +234,18 @@ impl Wire {
         };
         Self {
             name: name.into(),
+            party: Party::ControlPlane,
+            outages: Outages::default(),
             dice: Arc::new(Dice::new(seed, name)),
             state: Arc::new(Mutex::new(state)),
             dead: Arc::new(watch::Sender::new(false)),
         }
+    }
+
+    /// The same wire, as this party's in a world with these outages.
+    #[must_use]
+    pub fn of(self, party: Party, outages: Outages) -> Self {
+        Self { party, outages, ..self }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -315,6 +369,11 @@ impl Wire {
         self.step().await;
         self.travel().await;
         let fate = self.draw_fate(port);
+        if self.outages.has(self.party, port) {
+            // Boxed, because this is rare and every call's future would contain it.
+            Box::pin(pass(timeout(port))).await;
+            return Reply::Refused(Fault::unavailable("no answer in time"));
+        }
         let answer = match fate {
             Fate::Refuse(fault) => return Reply::Refused(fault),
             Fate::LandLate(late) => {

@@ -20,7 +20,7 @@ use crate::dice::Dice;
 use crate::machine::{AgentBehaviour, Machine};
 use crate::model::fleet::Delays;
 use crate::model::{FleetModel, ForgeModel, JobForgeModel, LedgerModel, MailboxModel, QueuesModel};
-use crate::wire::{Counts, Weather, Wire, detach};
+use crate::wire::{Counts, Outages, Party, Weather, Wire, detach};
 
 /// Ids from the process's own random stream.
 #[derive(Debug)]
@@ -186,6 +186,7 @@ pub struct World {
     climate: Mutex<Climate>,
     counts: Mutex<Counts>,
     wires: Mutex<Vec<Wire>>,
+    outages: Outages,
 }
 
 impl World {
@@ -235,6 +236,7 @@ impl World {
             climate: Mutex::new(climate),
             counts: Mutex::default(),
             wires: Mutex::default(),
+            outages: Outages::default(),
         });
         world.start_agents();
         world
@@ -286,13 +288,30 @@ impl World {
         for wire in &*self.wires.lock().unwrap_or_else(PoisonError::into_inner) {
             wire.set_weather(CALM_WEATHER);
         }
+        self.end_outages();
         self.outside.fleet.replenish();
         self.outside.forge.set_outage(false);
         self.outside.forge.limit_points(None);
     }
 
-    pub(crate) fn wire(&self, name: &str, weather: Weather) -> Wire {
-        let wire = Wire::new(self.seed, name, weather);
+    /// From now on a port answers no call of these processes.
+    pub fn begin_outage(&self, port: &str, parties: &[Party]) {
+        for party in parties {
+            self.outages.begin(*party, port);
+        }
+        if port == "mailbox" && parties.contains(&Party::Agent) {
+            self.outside.mailbox.set_cut_off(true);
+        }
+    }
+
+    /// All ports answer again.
+    pub fn end_outages(&self) {
+        self.outages.end();
+        self.outside.mailbox.set_cut_off(false);
+    }
+
+    pub(crate) fn wire(&self, name: &str, weather: Weather, party: Party) -> Wire {
+        let wire = Wire::new(self.seed, name, weather).of(party, self.outages.clone());
         self.wires.lock().unwrap_or_else(PoisonError::into_inner).push(wire.clone());
         wire
     }
@@ -320,7 +339,8 @@ impl World {
         if let Some(awaits) = fuse {
             wire.die_after(awaits);
         }
-        self.run_on(&wire, &stack, body).await
+        // Boxed, because the processes of most callers are large.
+        Box::pin(self.run_on(&wire, &stack, body)).await
     }
 
     /// Runs a process that the caller made and prepared, to its end or its death.
@@ -340,7 +360,7 @@ impl World {
     /// Makes a process of this name: its wire, and its engine's stack.
     pub fn process(&self, name: &str) -> (Wire, Stack<SimPorts>) {
         let climate = self.climate();
-        let wire = self.wire(name, climate.control);
+        let wire = self.wire(name, climate.control, Party::ControlPlane);
         let stack = self.stack(name, &wire, &climate);
         (wire, stack)
     }

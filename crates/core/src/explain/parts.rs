@@ -116,6 +116,7 @@ impl PartCode {
                 Setback::MachineLost => "because its machine ended",
                 Setback::NeverRegistered => "because its runner never registered",
                 Setback::ListenerEnded => "because its runner stopped listening",
+                Setback::NeverGiven => "because GitHub did not give it to its runner",
                 Setback::Outage { .. } => "for GitHub or a store that did not answer",
                 Setback::RateLimited => "for GitHub's point budget",
                 Setback::Forge { .. } => "because GitHub refused a runner",

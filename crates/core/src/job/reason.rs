@@ -9,6 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::MachineSource;
 use crate::ids::PoolName;
 use crate::sabotage;
 use crate::time::Timestamp;
@@ -42,6 +43,8 @@ pub enum Setback {
     NeverRegistered,
     /// The runner stopped listening before a job came to it.
     ListenerEnded,
+    /// Its runner listened for minutes, and GitHub gave it no job.
+    NeverGiven,
     /// GitHub or a store did not answer. This passes by itself and is not due to the job.
     Outage {
         /// The error's text.
@@ -71,35 +74,44 @@ impl Setback {
             Self::MachineLost => "machine-lost",
             Self::NeverRegistered => "never-registered",
             Self::ListenerEnded => "listener-ended",
+            Self::NeverGiven => "never-given",
             Self::Outage { .. } => "outage",
             Self::RateLimited => "rate-limited",
             Self::Forge { .. } => "forge",
         }
     }
 
-    /// Whether it counts as one of a job's attempts. Races, ceilings and outages pass by
+    /// Whether it counts as one of a job's attempts. Races, ceilings, shortages and outages pass by
     /// themselves, and only the deadline ends them. A standby machine saves time, so its failure
-    /// must not cost an attempt: a worker can still launch a machine for the job.
-    pub fn counts(&self) -> bool {
+    /// must not cost an attempt: a worker can still launch a machine for the job. `source` is how the
+    /// job got the machine that failed.
+    pub fn counts(&self, source: Option<MachineSource>) -> bool {
+        let stood_by = matches!(source, Some(MachineSource::Picked | MachineSource::Reused));
         match self {
             _ if sabotage!("setbacks-never-count") => false,
             Self::Outage { .. } if sabotage!("outages-count-as-attempts") => true,
             Self::Ceiling if sabotage!("ceilings-count-as-attempts") => true,
+            Self::NoCapacity if sabotage!("shortages-count-as-attempts") => true,
             Self::RaceLost
             | Self::PoolEmpty
             | Self::RunnerTaken
             | Self::WorkerLost
             | Self::NotStarted
+            | Self::NoCapacity
             | Self::Ceiling
             | Self::RateLimited
             | Self::Outage { .. } => false,
-            Self::NoCapacity
-            | Self::LaunchFailed { .. }
-            | Self::MachineLost
-            | Self::NeverRegistered
-            | Self::ListenerEnded
-            | Self::Forge { .. } => true,
+            Self::MachineLost | Self::NeverRegistered | Self::ListenerEnded => !stood_by,
+            Self::NeverGiven | Self::LaunchFailed { .. } | Self::Forge { .. } => true,
         }
+    }
+
+    /// Whether a machine that the job had was of no use to it.
+    pub const fn is_of_the_machine(&self) -> bool {
+        matches!(
+            self,
+            Self::NotStarted | Self::MachineLost | Self::NeverRegistered | Self::ListenerEnded
+        )
     }
 }
 
@@ -118,6 +130,7 @@ impl Setback {
             Self::MachineLost => "its machine ended before the job began",
             Self::NeverRegistered => "its runner never registered at GitHub",
             Self::ListenerEnded => "its runner stopped listening before the job began",
+            Self::NeverGiven => "its runner listened, and GitHub did not give it the job",
             Self::Outage { .. } => "GitHub or the service's store did not answer",
             Self::RateLimited => "GitHub's rate limit allowed no runner for it",
             Self::Forge { .. } => "GitHub refused a runner for it",
@@ -241,6 +254,10 @@ impl Reason {
                 "name a pool that is configured, or none, in `runs-on`, and run the job again"
             }
             Self::Refused { .. } => "correct the labels in `runs-on`, and run the job again",
+            Self::OutOfAttempts { last: Setback::NeverGiven, .. } => {
+                "check that the runners' group at GitHub serves this repository (for a public one the \
+                 group must allow public repositories) and has this workflow, then run the job again"
+            }
             Self::OutOfAttempts { .. } | Self::DeadlinePassed { .. } => {
                 "run the job again later, or ask who operates the runners"
             }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::event::{JobEvent, JobRefusal};
 use super::fact::{Completed, JobFact, JobKnowledge, JobPhase};
 use super::{
-    AfterJob, End, EndTasks, Job, JobMachine, JobState, JobStep, JobStepAt, Reason, Setback,
-    SetbackAt, step,
+    AfterJob, End, EndTasks, Job, JobMachine, JobState, JobStep, JobStepAt, MachineSource, Reason,
+    Setback, SetbackAt, step,
 };
 use crate::ids::ClaimId;
 use crate::instance::EndReason;
@@ -26,6 +26,10 @@ pub const SETBACKS_KEPT_MAX: usize = 8;
 /// How many machines that a job gave up its row keeps: more than it has attempts. A machine is gone
 /// or idle long before the job has given up eight more.
 const LET_GO_KEPT_MAX: usize = 8;
+
+/// How often GitHub may leave a job's runner without the job before the job fails: the first time GitHub
+/// may have been slow.
+const NEVER_GIVEN_MAX: u32 = 2;
 
 /// The stack does not trust code from a repository outside its scope.
 const UNTRUSTED: AfterJob = AfterJob::End(EndReason::Untrusted);
@@ -172,7 +176,7 @@ impl Job {
                 }
                 in_time(*deadline, *at)?;
                 (*worker, *lease) = (by.clone(), *until);
-                self.remember(*at, Setback::WorkerLost);
+                self.remember(*at, Setback::WorkerLost, None);
                 self.note(*at, JobStep::Begun);
             }
             (
@@ -202,7 +206,7 @@ impl Job {
                 same_worker(worker, by)?;
                 self.state = JobState::Waiting { deadline: *deadline, not_before: *not_before };
                 self.note_all(notes);
-                self.remember(*at, setback.clone());
+                self.remember(*at, setback.clone(), None);
             }
             (_, event) => return Err(self.illegal(event)),
         }
@@ -224,7 +228,8 @@ impl Job {
                 self.let_go.drain(..surplus);
                 self.state = JobState::Waiting { deadline: *deadline, not_before: *not_before };
                 self.names = self.names.saturating_add(1);
-                self.remember(*at, setback.clone());
+                let source = self.source();
+                self.remember(*at, setback.clone(), source);
             }
             (JobState::Assigned { held, .. }, JobEvent::Swapped { from, to, at }) => {
                 same_machine(held, from)?;
@@ -308,14 +313,15 @@ impl Job {
         Ok(())
     }
 
-    fn remember(&mut self, at: Timestamp, setback: Setback) {
-        if setback.counts() {
+    fn remember(&mut self, at: Timestamp, setback: Setback, source: Option<MachineSource>) {
+        let counts = setback.counts(source);
+        if counts {
             self.attempts = self.attempts.saturating_add(1);
         }
         match self.setbacks.last_mut() {
             // A setback that passes by itself may repeat a hundred times: it stays one entry, and
             // the repeated attempts leave no steps.
-            Some(last) if !setback.counts() && last.setback == setback => {
+            Some(last) if !counts && last.setback == setback => {
                 step::forget_attempt(&mut self.steps, last.at);
                 last.again(at);
             }
@@ -344,26 +350,55 @@ impl Job {
         }
     }
 
+    /// How it got the machine that it has, or had last; none if its steps do not say.
+    pub fn source(&self) -> Option<MachineSource> {
+        self.steps.iter().rev().find_map(|step| match step.step {
+            JobStep::Assigned { how, .. } => Some(how),
+            _ => None,
+        })
+    }
+
+    /// How many machines were of no use to it, of those that it remembers.
+    pub fn useless_machines(&self) -> u32 {
+        let of_machines = self.setbacks.iter().filter(|at| at.setback.is_of_the_machine());
+        of_machines.map(|at| at.times).fold(0, u32::saturating_add)
+    }
+
     /// What follows this setback: another attempt, after a longer wait if it counts, or the end.
-    /// `jitter` is below [`Job::backoff`] in milliseconds.
+    /// `source` is how it got the machine that failed; `jitter` is below [`Job::backoff`] in
+    /// milliseconds.
     pub fn after_setback(
         &self,
-        setback: &Setback,
+        (setback, source): (&Setback, Option<MachineSource>),
         now: Timestamp,
         limits: &Limits,
         jitter: Duration,
     ) -> AfterSetback {
-        let attempts = self.attempts.saturating_add(u32::from(setback.counts()));
-        if attempts >= limits.launch_attempts_max {
+        let attempts = self.attempts.saturating_add(u32::from(setback.counts(source)));
+        let is_never_given = *setback == Setback::NeverGiven && self.is_never_given(1);
+        if attempts >= limits.launch_attempts_max || is_never_given {
             return AfterSetback::GiveUp(Reason::OutOfAttempts { attempts, last: setback.clone() });
         }
-        if !setback.counts() {
+        if !setback.counts(source) {
             return AfterSetback::Again { not_before: now };
         }
         // Half of the wait is random, so that attempts spread; half is fixed, so that they get
         // rarer.
         let wait = self.backoff(limits) / 2 + jitter.min(self.backoff(limits)) / 2;
         AfterSetback::Again { not_before: now.after(wait) }
+    }
+
+    /// The reason to fail a job without attempts left, if its last worker died before it did so.
+    pub fn out_of_attempts(&self, limits: &Limits) -> Option<Reason> {
+        let (attempts, last) = (self.attempts, self.setbacks.last()?.setback.clone());
+        let is_out = attempts >= limits.launch_attempts_max || self.is_never_given(0);
+        is_out.then_some(Reason::OutOfAttempts { attempts, last })
+    }
+
+    /// Whether GitHub gave it to none of its runners too often, `more` times included.
+    fn is_never_given(&self, more: u32) -> bool {
+        let known = self.setbacks.iter().filter(|at| at.setback == Setback::NeverGiven);
+        known.map(|at| at.times).fold(more, u32::saturating_add) >= NEVER_GIVEN_MAX
     }
 
     /// The longest wait after the next setback that counts.

@@ -112,13 +112,18 @@ pub fn left_after_removal(
 pub enum ListeningRunner {
     /// GitHub may give it the job at any moment: look again at this time.
     IsPatient(Timestamp),
-    /// Unless GitHub says otherwise, it still waits for the job.
+    /// It works for a job of which GitHub has said nothing yet.
     Waits,
     /// Its listener has ended without a job.
     HasEnded,
     /// It works for another job, or did. Jobs without a row take runners too.
     IsTaken,
+    /// GitHub had long enough to give it the job: ask GitHub to delete it.
+    IsNeglected,
 }
+
+/// How long GitHub may take to give a job to a runner that listens for it. Mostly it takes seconds.
+const GIVEN_WITHIN: Duration = Duration::from_secs(3 * 60);
 
 /// Decides about a runner that listens since `since`. GitHub need only be asked about the job if the
 /// runner is not patient.
@@ -136,6 +141,14 @@ pub fn left_listening(
             None => ListeningRunner::HasEnded,
         };
     }
+    let Some(started) = started else {
+        let given_by = since.after(GIVEN_WITHIN);
+        return if now < given_by {
+            ListeningRunner::IsPatient(given_by)
+        } else {
+            ListeningRunner::IsNeglected
+        };
+    };
     let patience = register_by(CheckKind::Warm, since, limits).after(limits.clock_skew);
     if now < patience {
         return ListeningRunner::IsPatient(patience);
@@ -143,11 +156,8 @@ pub fn left_listening(
     // GitHub may report the runner's job later than the runner does, and that job may have a machine
     // to exchange.
     let taken_after = limits.fleet_validation + limits.clock_skew;
-    let begun = started.map(|started| started.happened(since, now, limits.clock_skew));
-    match begun {
-        Some(begun) if now >= begun.after(taken_after) => ListeningRunner::IsTaken,
-        Some(_) | None => ListeningRunner::Waits,
-    }
+    let begun = started.happened(since, now, limits.clock_skew);
+    if now >= begun.after(taken_after) { ListeningRunner::IsTaken } else { ListeningRunner::Waits }
 }
 
 #[cfg(test)]

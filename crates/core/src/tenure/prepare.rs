@@ -5,7 +5,8 @@
 //! is assigned, started if it was stopped, and watched until its report decides. If it fails, the
 //! assignment is withdrawn, GitHub is asked to delete the runner, and [`after_removal`] decides whether
 //! the instance ends, counts as running, or goes back. If the cause is elsewhere, the instance goes back
-//! unharmed, unless only its own agent reports that cause and jobs ran on it. The way to a runner that
+//! unharmed, unless only its own agent reports that cause and jobs ran on it. An agent that does not
+//! answer is not at fault if many do not. The way to a runner that
 //! listens calls neither GitHub nor, for an instance that runs, the cloud.
 //!
 //! Not here: what a report shows (`claim::check`), or the end of a tenure ([`super::Release`]).
@@ -36,6 +37,9 @@ pub enum PrepareEffect {
     Start,
     /// Watch the agent's report until `claim::check` decides.
     Watch(ReportWatch),
+    /// Take note that this instance's agent does not answer, and say whether so many do not that the
+    /// cause is elsewhere.
+    CompareSilence,
     /// Read the record, unless another process of the owner has superseded this one.
     ReadRecord,
     /// Tell people of the failure, and store the withdrawal of this generation as `drain`.
@@ -73,6 +77,11 @@ pub enum PrepareInput {
     Started(Result<StartOutcome, Fault>),
     /// What the report shows.
     Checked(Check),
+    /// How many other agents do not answer.
+    Silence {
+        /// So many that the cause is elsewhere.
+        is_shared: bool,
+    },
     /// The record as it is stored now; `None` if it cannot be read or another process is in charge.
     Found(Option<Record>),
     /// The withdrawal is stored.
@@ -100,6 +109,9 @@ pub struct Prepare {
     cause: Option<String>,
     /// Whether it goes back because the cloud did not start it.
     is_unstarted: bool,
+    is_withdrawn: bool,
+    /// Whether so many agents do not answer that the cause is elsewhere.
+    is_silence_shared: bool,
 }
 
 /// When an agent must give up a listener that is not registered; its check is over by then.
@@ -124,6 +136,8 @@ impl Prepare {
             failure: None,
             cause: None,
             is_unstarted: false,
+            is_withdrawn: false,
+            is_silence_shared: false,
         }
     }
 
@@ -139,7 +153,22 @@ impl Prepare {
             PrepareInput::Started(answer) => self.started(&answer, now, limits),
             PrepareInput::Checked(check) => self.checked(check, now, limits),
             PrepareInput::Found(record) => self.found(record.as_ref()),
-            PrepareInput::Withdrawn | PrepareInput::Waited => PrepareEffect::DeleteRunner,
+            PrepareInput::Silence { is_shared } => {
+                self.is_silence_shared |= is_shared;
+                if self.is_withdrawn {
+                    self.removed(now, limits)
+                } else {
+                    PrepareEffect::ReadRecord
+                }
+            }
+            PrepareInput::Withdrawn => {
+                self.is_withdrawn = true;
+                if self.is_silence_shared {
+                    return self.removed(now, limits);
+                }
+                PrepareEffect::DeleteRunner
+            }
+            PrepareInput::Waited => PrepareEffect::DeleteRunner,
             PrepareInput::Deleted(deletion) => self.deleted(deletion, now, limits),
             PrepareInput::Written(is_written) => {
                 if is_written && std::mem::take(&mut self.is_unstarted) {
@@ -215,7 +244,24 @@ impl Prepare {
 
     fn remove(&mut self, failure: CheckFailure) -> PrepareEffect {
         self.failure = Some(failure);
+        // The agent of a new machine has never answered, so there is no silence to compare.
+        if failure.is_silence() && self.kind != CheckKind::Created {
+            return PrepareEffect::CompareSilence;
+        }
         PrepareEffect::ReadRecord
+    }
+
+    /// An instance that failed its checks ends, unless others fail in the same way at the same time: its
+    /// release then makes it idle once its agent answers, and ends it if its agent never does.
+    fn removed(&mut self, now: Timestamp, limits: &Limits) -> PrepareEffect {
+        if !self.is_silence_shared {
+            return self.condemn(self.end_reason(), now);
+        }
+        // A request tries other machines and then launches; a job can wait.
+        if matches!(self.owner, Owner::Job(_)) {
+            self.cause = Some("several machines' agents do not answer".to_owned());
+        }
+        self.give_back(now, limits)
     }
 
     /// The record as it is now. Another process of the same owner may have seen the listener, and may
@@ -235,6 +281,12 @@ impl Prepare {
         let may_register = self.failure.is_none_or(CheckFailure::may_register);
         let register_by = may_register.then_some(self.register_by);
         match after_removal(deletion, register_by, limits, now) {
+            AfterRemoval::End
+                if self.kind != CheckKind::Created
+                    && self.failure.is_some_and(CheckFailure::is_silence) =>
+            {
+                PrepareEffect::CompareSilence
+            }
             AfterRemoval::End => self.condemn(self.end_reason(), now),
             AfterRemoval::Running => PrepareEffect::Ready,
             AfterRemoval::GiveBack => {

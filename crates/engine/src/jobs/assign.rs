@@ -18,7 +18,7 @@ use bullpen_core::ids::{ClaimId, JobId, RunnerName};
 use bullpen_core::instance::{EndReason, InstanceEvent, Owner, Record, State, Tier};
 use bullpen_core::job::{
     AfterSetback, Job, JobEvent, JobMachine, JobRefusal, JobState, JobStep, JobStepAt, Lane,
-    MachineSource, Reason, Setback, UsedMachines, runner_name,
+    MachineSource, Setback, UsedMachines, runner_name,
 };
 use bullpen_core::labels::is_bound_to_run;
 use bullpen_core::mailbox::Credential;
@@ -52,9 +52,9 @@ pub enum Reach {
     Launch,
 }
 
-/// How many stopped machines may fail to start for a job before the worker no longer tries its
-/// pool: by then the cause is more than a single machine.
-const STARTS_MAX: u32 = 3;
+/// How many machines may be of no use to a job before a worker no longer tries those that stand by:
+/// by then the cause is more than a single machine.
+const USELESS_MAX: u32 = 3;
 
 /// Takes one waiting row to a runner that listens, as far as possible now.
 pub async fn assign<P: Ports, J: JobForge>(
@@ -88,7 +88,7 @@ pub(super) async fn assign_with<P: Ports, J: JobForge>(
     if let Some(reason) = seen.job.overdue(now) {
         return finish::overdue(service, &seen.job, reason).await;
     }
-    if let Some(reason) = out_of_attempts(service, &seen.job) {
+    if let Some(reason) = seen.job.out_of_attempts(&stack.limits) {
         return finish::fail(service, id, reason).await;
     }
     let until = deadline.min(now.after(stack.limits.request_deadline));
@@ -131,14 +131,6 @@ fn later<P: Ports, J>(service: &Service<'_, P, J>) -> Processed {
     Processed::Again { at: service.stack.now().after(service.stack.limits.row_look_again) }
 }
 
-/// The reason to fail a job without attempts left, if its last worker died before it did so.
-fn out_of_attempts<P: Ports, J>(service: &Service<'_, P, J>, job: &Job) -> Option<Reason> {
-    let last = job.setbacks.last()?.setback.clone();
-    let attempts = job.attempts;
-    let is_out = attempts >= service.stack.limits.launch_attempts_max;
-    is_out.then_some(Reason::OutOfAttempts { attempts, last })
-}
-
 async fn serve<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     seen: SeenRow,
@@ -155,19 +147,18 @@ async fn serve<P: Ports, J: JobForge>(
         wanted,
         reach,
         lines,
-        unstarted: 0,
         report_watcher: ReportWatcher::default(),
         order_batcher: OrderBatcher::default(),
         notes: Mutex::default(),
     };
     loop {
         match attempt.outcome().await {
-            Outcome::Unused(held, Setback::NotStarted) => match attempt.begin_again(held).await? {
-                Some(seen) => {
-                    attempt = Attempt { seen, unstarted: attempt.unstarted + 1, ..attempt }
+            Outcome::Unused { held, setback: Setback::NotStarted, .. } => {
+                match attempt.begin_again(held).await? {
+                    Some(seen) => attempt = Attempt { seen, ..attempt },
+                    None => return Ok(Processed::Done),
                 }
-                None => return Ok(Processed::Done),
-            },
+            }
             outcome => return attempt.conclude(outcome).await,
         }
     }
@@ -183,8 +174,6 @@ struct Attempt<'s, 'a, P, J> {
     wanted: WantedMachine,
     reach: Reach,
     lines: &'s PoolLines,
-    /// How many stopped machines did not start for it.
-    unstarted: u32,
     report_watcher: ReportWatcher,
     order_batcher: OrderBatcher,
     /// Its steps since it last wrote the row.
@@ -199,7 +188,7 @@ enum Outcome {
     /// The worker got no machine.
     Nothing(Setback),
     /// The machine that the row names was of no use.
-    Unused(JobMachine, Setback),
+    Unused { held: JobMachine, how: MachineSource, setback: Setback },
     /// The pool has no machine, and the job may launch one.
     Overflows,
     /// Another worker has the row, or the job wants no machine any more.
@@ -225,7 +214,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         if let Some(outcome) = self.resume().await? {
             return Ok(outcome);
         }
-        let looks = self.unstarted < STARTS_MAX;
+        let looks = self.seen.job.useless_machines() < USELESS_MAX;
         if looks && (self.wanted.pool.is_some() || self.wanted.reuse) {
             let (looker, terms) = ((&self.seen.job.id, self.lines), async || self.terms().await);
             let used = async || origin::may_have_used(self.service, &self.seen.job).await;
@@ -430,21 +419,20 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
         // From here on the agent may have the credential.
         self.service.github_cache().used(&named.runner);
-        Ok(match worker::prepare(stack, terms, won).await {
+        let setback = match worker::prepare(stack, terms, won).await {
             worker::AttemptOutcome::Ready(held) => {
                 if mark_running(stack, vec![held]).await.is_empty() {
-                    Outcome::Unused(named, Setback::MachineLost)
+                    Setback::MachineLost
                 } else {
                     self.service.note_listens(&self.seen.job, how);
-                    Outcome::Listens
+                    return Ok(Outcome::Listens);
                 }
             }
-            worker::AttemptOutcome::TryAnother if tier == Tier::Stopped => {
-                Outcome::Unused(named, Setback::NotStarted)
-            }
-            worker::AttemptOutcome::TryAnother => Outcome::Unused(named, Setback::NeverRegistered),
-            worker::AttemptOutcome::Closed(fault) => Outcome::Unused(named, outage(&fault)),
-        })
+            worker::AttemptOutcome::TryAnother if tier == Tier::Stopped => Setback::NotStarted,
+            worker::AttemptOutcome::TryAnother => Setback::NeverRegistered,
+            worker::AttemptOutcome::Closed(fault) => outage(&fault),
+        };
+        Ok(Outcome::Unused { held: named, how, setback })
     }
 
     /// Gives the machine to a job that runs on another job's machine, if a job waits because of
@@ -528,17 +516,19 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                 finish::give_back_unwanted(self.service, &self.seen.job.id).await?;
                 Ok(Processed::Done)
             }
-            Outcome::Nothing(Setback::Ceiling) => self.wait_for_capacity().await,
+            Outcome::Nothing(setback @ (Setback::Ceiling | Setback::NoCapacity)) => {
+                self.wait_for_capacity(setback).await
+            }
             Outcome::Nothing(setback) => {
                 self.service.note_set_back(&self.seen.job.id, &setback);
-                let (next, not_before) = self.after(&setback);
+                let (next, not_before) = self.after(&setback, None);
                 let notes = self.take_notes();
                 let event = JobEvent::SetBack { worker, setback, at, not_before, notes };
                 self.set_back(&[event], next).await
             }
-            Outcome::Unused(held, setback) => {
+            Outcome::Unused { held, how, setback } => {
                 self.service.note_set_back(&self.seen.job.id, &setback);
-                let (next, not_before) = self.after(&setback);
+                let (next, not_before) = self.after(&setback, Some(how));
                 let event = JobEvent::Freed { held, setback, at, not_before };
                 self.set_back(&[event], next).await
             }
@@ -552,13 +542,13 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     }
 
     /// Decides what follows a setback. After an outage or a rate limit the row waits longer.
-    fn after(&self, setback: &Setback) -> (AfterSetback, Timestamp) {
+    fn after(&self, setback: &Setback, source: Option<MachineSource>) -> (AfterSetback, Timestamp) {
         let stack = self.service.stack;
         let now = stack.now();
         let spread =
             u64::try_from(self.seen.job.backoff(&stack.limits).as_millis()).unwrap_or(u64::MAX);
         let jitter = Duration::from_millis(stack.ports.ids().jitter(spread.max(1)));
-        let next = self.seen.job.after_setback(setback, now, &stack.limits, jitter);
+        let next = self.seen.job.after_setback((setback, source), now, &stack.limits, jitter);
         let waits = matches!(setback, Setback::Outage { .. } | Setback::RateLimited);
         let pause = if waits { stack.limits.row_look_again } else { Duration::ZERO };
         match next {
@@ -570,10 +560,10 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
     }
 
-    /// Sets the row back because a ceiling leaves no capacity. The row keeps its place in the line,
-    /// and the service wakes no worker for it before there is capacity.
-    async fn wait_for_capacity(&self) -> Result<Processed, Fault> {
-        let (stack, setback) = (self.service.stack, Setback::Ceiling);
+    /// Sets the row back because a ceiling or the cloud leaves no capacity. The row keeps its place
+    /// in the line, and the service wakes no worker for it before there is capacity.
+    async fn wait_for_capacity(&self, setback: Setback) -> Result<Processed, Fault> {
+        let stack = self.service.stack;
         self.service.note_set_back(&self.seen.job.id, &setback);
         let (worker, at) = (self.worker.clone(), stack.now());
         let notes = self.take_notes();

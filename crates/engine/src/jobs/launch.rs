@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bullpen_core::claim::CheckFailure;
 use bullpen_core::class::Usage;
-use bullpen_core::creation::{Intent, RungResult, next_rung};
+use bullpen_core::creation::{Intent, LaunchKind, RungResult, next_rung};
 use bullpen_core::ids::JobId;
 use bullpen_core::instance::{Owner, Record, State};
 use bullpen_core::job::{Setback, request_id};
@@ -25,33 +25,51 @@ use crate::reports;
 /// How often the worker reads a report without a wake-up.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Launches a machine for the job, over every rung of the ladder.
+/// How many launches on one rung may bring nothing, each leaving out more, before the next rung.
+const TRIES_MAX: u32 = 3;
+
+/// Launches a machine for the job, over every rung of the ladder. A rung is tried again while the
+/// cloud names new shortages, which the next launch leaves out, and is skipped while its kind of
+/// machine is exhausted.
 pub(super) async fn launch<P: Ports>(
     stack: &Stack<P>,
     request: &Request,
     owner: &Owner,
 ) -> Result<Record, Setback> {
     let mut last = None;
+    let mut tries = 0;
     while let Some(usage) = next_rung(request.usage, request.on_demand_fallback, last) {
-        let reserved = reservation(stack, request, owner, usage).await?;
-        let records = creation::launch_and_record(stack, request.into(), &reserved).await;
-        let records = records.map_err(|error| set_back(&error))?;
-        let own = |record: &Record| matches!(&record.state, State::Created { owner: of, .. } if of == owner);
-        if let Some(record) = records.into_iter().find(own) {
-            return Ok(record);
+        if let Some(reserved) = reservation(stack, request, owner, usage).await? {
+            let records = creation::launch_and_record(stack, request.into(), &reserved).await;
+            let records = records.map_err(|error| set_back(&error))?;
+            let own = |record: &Record| matches!(&record.state, State::Created { owner: of, .. } if of == owner);
+            if let Some(record) = records.into_iter().find(own) {
+                return Ok(record);
+            }
+            tries += 1;
         }
-        last = Some(RungResult { usage: reserved.intent.usage, any_came: false });
+        if tries >= TRIES_MAX || is_exhausted(stack, request, usage) {
+            (last, tries) = (Some(RungResult { usage, any_came: false }), 0);
+        }
     }
     Err(Setback::NoCapacity)
 }
 
-/// Finds the job's first open launch intent, or reserves a new one.
+/// Whether the cloud was asked for such machines lately, and had none.
+fn is_exhausted<P: Ports>(stack: &Stack<P>, request: &Request, usage: Usage) -> bool {
+    let (class, allowed_types) = (request.class.name.clone(), request.allowed_types.clone());
+    let kind = LaunchKind { class, allowed_types, usage };
+    stack.shortages().is_exhausted(&kind, stack.now())
+}
+
+/// Finds the job's first open launch intent, or reserves a new one. None if its kind of machine is
+/// exhausted.
 async fn reservation<P: Ports>(
     stack: &Stack<P>,
     request: &Request,
     owner: &Owner,
     usage: Usage,
-) -> Result<Reservation, Setback> {
+) -> Result<Option<Reservation>, Setback> {
     // After its deadline a refresh gives an intent back, so no launch may use it any more.
     let is_open = |intent: &Intent| intent.outstanding > 0 && stack.now() < intent.deadline;
     let of = (&request.id, request.incarnation);
@@ -59,10 +77,13 @@ async fn reservation<P: Ports>(
     let mut known = known.map_err(|fault| outage(&fault))?;
     let number = creation::number_after(&known);
     if let Some(open) = known.pop().filter(is_open) {
-        return Ok(Reservation::found(open));
+        return Ok(Some(Reservation::found(open)));
+    }
+    if is_exhausted(stack, request, usage) {
+        return Ok(None);
     }
     let new = creation::intend(stack, (request, owner), usage, 1, number);
-    creation::reserve(stack, &new).await.map_err(|error| set_back(&error))
+    creation::reserve(stack, &new).await.map(Some).map_err(|error| set_back(&error))
 }
 
 /// Whether the job has an open launch intent.

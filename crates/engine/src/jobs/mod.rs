@@ -170,8 +170,8 @@ pub enum Processed {
     Done,
     /// Another worker has the row.
     Taken,
-    /// A ceiling leaves no capacity for the job. It is tried again when a machine is freed, or at
-    /// the next sweep.
+    /// A ceiling or the cloud leaves no capacity for the job. It is tried again when a machine is
+    /// freed, or at the next sweep.
     NoCapacity,
     /// The row must be processed again, but not before this time.
     Again {

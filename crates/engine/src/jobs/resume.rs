@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use bullpen_core::claim::Deletion;
 use bullpen_core::ids::JobId;
 use bullpen_core::instance::Record;
 use bullpen_core::job::{AfterSetback, Job, JobEvent, JobMachine, JobPhase, JobState, Setback};
@@ -111,8 +112,8 @@ async fn resume_assigned<P: Ports, J: JobForge>(
     }
 }
 
-/// Checks on a runner that listens while its job still waits. Asks GitHub about the job after a
-/// while, or at once if the listener has ended, and frees the row of a runner that is of no use.
+/// Checks on a runner that listens while its job still waits. Asks GitHub about the job after three
+/// minutes, or at once if the listener has ended, and frees the row of a runner that is of no use.
 async fn check_listening<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
@@ -128,12 +129,16 @@ async fn check_listening<P: Ports, J: JobForge>(
     if !finish::is_queued(service, job).await? {
         return Ok(Processed::Done);
     }
+    let later = Processed::Again { at: stack.now().after(stack.limits.row_look_again) };
     match runner {
         ListeningRunner::HasEnded => free(service, job, held, Setback::ListenerEnded).await,
         ListeningRunner::IsTaken => free(service, job, held, Setback::RunnerTaken).await,
-        ListeningRunner::Waits | ListeningRunner::IsPatient(_) => {
-            Ok(Processed::Again { at: stack.now().after(stack.limits.row_look_again) })
-        }
+        ListeningRunner::IsNeglected => match stack.ports.forge().delete(&held.runner).await {
+            Deletion::Deleted => free(service, job, held, Setback::NeverGiven).await,
+            Deletion::NotFound => free(service, job, held, Setback::ListenerEnded).await,
+            Deletion::Busy | Deletion::Unavailable => Ok(later),
+        },
+        ListeningRunner::Waits | ListeningRunner::IsPatient(_) => Ok(later),
     }
 }
 
@@ -151,11 +156,13 @@ async fn free<P: Ports, J: JobForge>(
         release::take_back_one(stack, &owner_of(&job.id), judged).await?;
     }
     let at = stack.now();
-    let not_before = match job.after_setback(&setback, at, &stack.limits, Duration::ZERO) {
-        AfterSetback::Again { not_before } => not_before,
-        // The next worker that takes the row fails the job.
-        AfterSetback::GiveUp(_) => at,
-    };
+    let not_before =
+        match job.after_setback((&setback, job.source()), at, &stack.limits, Duration::ZERO) {
+            AfterSetback::Again { not_before } => not_before,
+            // The next worker that takes the row fails the job.
+            AfterSetback::GiveUp(_) => at,
+        };
+    service.note_set_back(&job.id, &setback);
     let event = JobEvent::Freed { held: held.clone(), setback, at, not_before };
     match rows::apply(stack, &job.id, &event, service.patience()).await? {
         RowChange::To(seen) => {

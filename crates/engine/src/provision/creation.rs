@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bullpen_core::class::{RunnerClass, Usage};
-use bullpen_core::creation::{Ceiling, CeilingReached, Intent, LaunchRequest};
+use bullpen_core::creation::{Ceiling, CeilingReached, Intent, LaunchKind, LaunchRequest};
 use bullpen_core::ids::{IntentId, RequestId, Revision};
 use bullpen_core::instance::{InstanceFacts, Owner, Record};
 use bullpen_core::ports::{Fault, Launched, Ledger, Machine, Ports, Recorded, Reserved, Written};
@@ -289,6 +289,15 @@ async fn launch<P: Ports>(
         let is_certain = !fault.is_transient() && tries.load(Ordering::Relaxed) == 1;
         Refusal { fault, is_certain }
     })?;
+    if launched.machines.is_empty() {
+        let kind = LaunchKind {
+            class: shape.class.name.clone(),
+            allowed_types: request.allowed_types,
+            usage: request.usage,
+        };
+        let (avoided, named) = (&intent.avoid, &launched.shortages);
+        stack.shortages().note_nothing_came(kind, avoided, named, (&stack.limits, now));
+    }
     if let Some(explanation) = &launched.explanation {
         stack.shortages().remember_words(explanation.clone(), &stack.limits, now);
     }

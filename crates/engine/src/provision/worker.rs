@@ -276,6 +276,10 @@ pub(crate) async fn prepare<P: Ports>(
                 held.assigned = terms.elapsed(stack);
                 terms.report_watcher.watch(stack, &held.record, watch).await
             }
+            PrepareEffect::CompareSilence => {
+                let is_shared = stack.silences().note(&held.record.id, stack.now());
+                PrepareInput::Silence { is_shared }
+            }
             PrepareEffect::ReadRecord => {
                 let found = found(stack, terms, &held.record).await;
                 if let Some(fresh) = &found {

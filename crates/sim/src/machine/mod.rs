@@ -23,7 +23,7 @@ use self::runner::Program;
 use crate::clock::pass;
 use crate::dice::Dice;
 use crate::model::fleet::MachineLife;
-use crate::wire::Wire;
+use crate::wire::{Party, Wire};
 use crate::world::World;
 
 mod behaviour;
@@ -118,7 +118,11 @@ impl Machine {
         let mut number = 0_u32;
         while let Some(world) = self.world.upgrade() {
             number += 1;
-            let wire = world.wire(&format!("{} {number}", self.name), world.climate().agents);
+            let wire = world.wire(
+                &format!("{} {number}", self.name),
+                world.climate().agents,
+                Party::Agent,
+            );
             let ended = self.process(&world, &wire, life).await;
             world.outside.mailbox().stop_beats(&self.facts.mailbox);
             world.retire(&wire);

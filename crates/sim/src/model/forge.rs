@@ -195,6 +195,8 @@ pub struct ForgeState {
     /// The points that all callers together may spend in a minute, and the points they spent in the
     /// last one.
     points_a_minute: Option<u32>,
+    /// Whether it gives no job to any listener.
+    gives_nothing: bool,
     spent: VecDeque<(tokio::time::Instant, u32)>,
     budget: Option<Budget>,
     witness: Witness,
@@ -227,6 +229,12 @@ impl ForgeModel {
     /// Sets the witness of runners' registrations, removals and jobs.
     pub fn set_witness(&self, witness: impl FnMut(&InstanceId, &str) + Send + 'static) {
         self.state().witness = Witness(Some(Box::new(witness)));
+    }
+
+    /// Lever: whether it gives no job to any listener.
+    pub fn set_gives_nothing(&self, gives_nothing: bool) {
+        self.state().gives_nothing = gives_nothing;
+        self.assign();
     }
 
     /// Lever: limits the points of a minute; `None` removes the limit.
@@ -509,7 +517,7 @@ impl ForgeModel {
     pub(super) fn assign(&self) {
         let mut started = Vec::new();
         let mut state = self.state();
-        if state.outage {
+        if state.outage || state.gives_nothing {
             return;
         }
         let (mut waiting, mut seen) = (VecDeque::new(), Vec::new());

@@ -172,6 +172,8 @@ impl Slot {
 pub struct MailboxState {
     slots: BTreeMap<MailboxKey, Slot>,
     weak: bool,
+    /// Whether no call of an agent arrives: readers see the beats as they were before.
+    cut_off: bool,
     observer: Option<MailboxObserver>,
     witness: Witness,
 }
@@ -248,7 +250,9 @@ impl MailboxState {
     /// The current report.
     pub fn report(&mut self, now: Timestamp, key: &MailboxKey) -> Option<&Report> {
         let slot = self.slots.get_mut(key)?;
-        slot.settle(now);
+        if !self.cut_off {
+            slot.settle(now);
+        }
         slot.report.as_ref()
     }
 
@@ -362,6 +366,16 @@ impl MailboxModel {
     /// Sets whether a wait only ever times out.
     pub fn set_weak(&self, weak: bool) {
         locked(&self.state).weak = weak;
+    }
+
+    /// Sets whether agents are cut off from their mailboxes, so that none of their beats arrives.
+    pub fn set_cut_off(&self, cut_off: bool) {
+        let now = self.clock.true_now();
+        let mut state = locked(&self.state);
+        if cut_off && !state.cut_off {
+            state.slots.values_mut().for_each(|slot| slot.settle(now));
+        }
+        state.cut_off = cut_off;
     }
 
     /// Sets the witness of every signal as it lands.

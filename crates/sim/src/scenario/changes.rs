@@ -15,6 +15,9 @@ pub(super) fn apply(world: &World, change: &Change) {
             forge.set_outage(*down);
             world.jobs.set_outage(false);
         }
+        Change::Outage { port, of } => world.begin_outage(port, of),
+        Change::OutageOver => world.end_outages(),
+        Change::GivesNothing(gives_nothing) => forge.set_gives_nothing(*gives_nothing),
         Change::Silent => world.jobs.set_outage(true),
         Change::Points(a_minute) => forge.limit_points(*a_minute),
         Change::RunEnds(run) => forge.end_run(run.clone()),

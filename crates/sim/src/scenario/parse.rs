@@ -16,7 +16,7 @@ use super::pools;
 use super::serving;
 use super::setting::SETTERS;
 use super::transcript::MARK;
-use super::troubles::{agents, capacity, cloud, fault, github, lose, shortage, weather};
+use super::troubles::{agents, capacity, cloud, fault, github, lose, outage, shortage, weather};
 use super::verb::{Change, Death, JobVerb, Look, Process, Provision, Put, Setting, Task, Verb};
 use super::words::{Misspelt, Word, Words};
 use crate::wire::{Planned, Trouble};
@@ -100,7 +100,7 @@ enum Means {
 type Read = fn(&mut Words) -> Result<Verb, Misspelt>;
 type ReadTask = fn(&mut Words) -> Result<Task, Misspelt>;
 
-const VERBS: [(&str, Read); 33] = [
+const VERBS: [(&str, Read); 34] = [
     ("class", class),
     ("idle", |words| put(words, false)),
     ("stopped", |words| put(words, true)),
@@ -125,6 +125,7 @@ const VERBS: [(&str, Read); 33] = [
     ("fault", fault),
     ("weather", weather),
     ("github", github),
+    ("outage", outage),
     ("shortage", shortage),
     ("capacity", capacity),
     ("lose", lose),

@@ -10,7 +10,7 @@ use bullpen_core::ports::Fault;
 use super::parse::{PORTS, USAGES};
 use super::verb::{Agents, Change, Verb};
 use super::words::{Misspelt, Words};
-use crate::wire::{Planned, Trouble, Weather};
+use crate::wire::{Party, Planned, Trouble, Weather};
 use crate::world::CALM;
 
 type Odds = fn(&mut Weather) -> &mut u32;
@@ -70,12 +70,17 @@ pub(super) fn weather(words: &mut Words) -> Result<Verb, Misspelt> {
     Ok(Verb::Change(Change::Weather(weather)))
 }
 
-/// `github down`, `github up`, `github points=60`, `github points=unlimited`
+/// `github down`, `github up`, `github points=60`, `github points=unlimited`,
+/// `github gives=nothing`, `github gives=jobs`
 pub(super) fn github(words: &mut Words) -> Result<Verb, Misspelt> {
     if let Some(word) = words.option("points") {
         let unlimited = word.text == "unlimited";
         let points = if unlimited { None } else { Some(word.number()?) };
         return Ok(Verb::Change(Change::Points(points)));
+    }
+    if let Some(word) = words.option("gives") {
+        let gives_nothing = word.one_of("gift", &[("nothing", true), ("jobs", false)])?;
+        return Ok(Verb::Change(Change::GivesNothing(gives_nothing)));
     }
     let word = words.plain("down, silent or up")?;
     if word.text == "silent" {
@@ -83,6 +88,20 @@ pub(super) fn github(words: &mut Words) -> Result<Verb, Misspelt> {
     }
     let down = word.one_of("word for GitHub", &[("down", true), ("up", false)])?;
     Ok(Verb::Change(Change::GitHub { down }))
+}
+
+/// `outage PORT [of=agents]`, or `outage over`.
+pub(super) fn outage(words: &mut Words) -> Result<Verb, Misspelt> {
+    const ALL: &[Party] = &[Party::ControlPlane, Party::Agent];
+    const PARTIES: [(&str, &[Party]); 3] =
+        [("all", ALL), ("agents", &[Party::Agent]), ("service", &[Party::ControlPlane])];
+    let word = words.plain("a port, such as mailbox, or over")?;
+    if word.text == "over" {
+        return Ok(Verb::Change(Change::OutageOver));
+    }
+    let port = word.one_of("port", &PORTS)?;
+    let of = words.option("of").map_or(Ok(ALL), |word| word.one_of("party", &PARTIES))?;
+    Ok(Verb::Change(Change::Outage { port, of }))
 }
 
 /// `shortage spot [type=c6i.large] [zone=zone-a]`, or `shortage over`.

@@ -12,7 +12,7 @@ use bullpen_core::request::{OnPartial, TypePattern};
 
 use super::expect::Expectation;
 use super::serving::Serving;
-use crate::wire::{Planned, Weather};
+use crate::wire::{Party, Planned, Weather};
 
 /// The setup of a world.
 #[derive(Clone, Debug)]
@@ -103,9 +103,17 @@ pub(super) enum Change {
     GitHub {
         down: bool,
     },
+    /// GitHub gives no job to any listener, or gives them again.
+    GivesNothing(bool),
     /// GitHub answers no call about runs and jobs.
     Silent,
     Points(Option<u32>),
+    /// These processes get no answer from this port.
+    Outage {
+        port: &'static str,
+        of: &'static [Party],
+    },
+    OutageOver,
     Shortage {
         usage: Usage,
         instance_type: Option<InstanceType>,

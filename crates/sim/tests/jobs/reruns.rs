@@ -27,7 +27,7 @@ async fn provisioned(sim: &ServiceWorld) -> (Request, String) {
     let repository = Repository::new("acme/app");
     let group = sim.config.labels.groups.all.as_ref();
     let call = Call { repository: Some(&repository), group, ..Call::silent(&request) };
-    let provisioned = provision(&stack, call, std::future::pending()).await;
+    let provisioned = Box::pin(provision(&stack, call, std::future::pending())).await;
     let label = provisioned.expect("the world is calm").label;
     (request, label)
 }

@@ -77,6 +77,16 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
         scenario: "pain22_jobs_at_the_ceiling_wait_in_line",
     },
     ScenarioBug {
+        name: "shortages-count-as-attempts",
+        mistake: "the service gives a job up because the cloud had no machine for some minutes",
+        scenario: "pain26_a_shortage_of_twenty_minutes_fails_no_job",
+    },
+    ScenarioBug {
+        name: "silence-is-the-machines",
+        mistake: "the service ends every machine whose agent does not answer, however many there are",
+        scenario: "pain27_two_minutes_without_mailboxes_cost_no_warm_pool",
+    },
+    ScenarioBug {
         name: "foreign-repositories-are-served",
         mistake: "a signed webhook of another owner's repository launches a machine",
         scenario: "strangers_are_not_served",

@@ -83,12 +83,13 @@ fn no_worker_begins_without_a_lane_too_early_or_too_late() {
 fn setbacks_are_counted_remembered_and_end() {
     let mut job = waiting();
     for attempt in 1..LIMITS.launch_attempts_max {
-        let next = job.after_setback(&Setback::NoCapacity, at(100), &LIMITS, Duration::ZERO);
+        let next =
+            job.after_setback((&Setback::NeverRegistered, None), at(100), &LIMITS, Duration::ZERO);
         let wait = Duration::from_secs(5 * (1 << (attempt - 1))) / 2;
         assert_eq!(next, AfterSetback::Again { not_before: at(100).after(wait) });
         let back = JobEvent::SetBack {
             worker: worker(),
-            setback: Setback::NoCapacity,
+            setback: Setback::NeverRegistered,
             at: at(100),
             not_before: at(100),
             notes: vec![],
@@ -96,16 +97,25 @@ fn setbacks_are_counted_remembered_and_end() {
         job = after(&job, &[begun(100), back]);
         assert_eq!(job.attempts, attempt);
     }
-    let race = job.after_setback(&Setback::RaceLost, at(100), &LIMITS, Duration::ZERO);
+    let race = job.after_setback((&Setback::RaceLost, None), at(100), &LIMITS, Duration::ZERO);
     assert_eq!(race, AfterSetback::Again { not_before: at(100) }, "a race costs nothing");
+    let short = job.after_setback((&Setback::NoCapacity, None), at(100), &LIMITS, Duration::ZERO);
+    assert_eq!(short, AfterSetback::Again { not_before: at(100) }, "a shortage costs nothing");
+    let stood_by = (&Setback::NeverRegistered, Some(MachineSource::Picked));
+    let standby = job.after_setback(stood_by, at(100), &LIMITS, Duration::ZERO);
+    assert_eq!(
+        standby,
+        AfterSetback::Again { not_before: at(100) },
+        "a warm machine costs nothing"
+    );
     let AfterSetback::GiveUp(reason) =
-        job.after_setback(&Setback::NoCapacity, at(100), &LIMITS, Duration::ZERO)
+        job.after_setback((&Setback::NeverRegistered, None), at(100), &LIMITS, Duration::ZERO)
     else {
         panic!("five attempts are enough");
     };
     assert_eq!(
         reason.to_string(),
-        "no runner after 5 attempts: the cloud had no machine of its class"
+        "no runner after 5 attempts: its runner never registered at GitHub"
     );
     for number in 0..20 {
         let setback = if number % 2 == 0 { Setback::RaceLost } else { Setback::Ceiling };

@@ -125,8 +125,11 @@ fn a_runner_that_listens_waits_until_it_has_ended_or_works_for_another_job() {
     let patience = register_by(CheckKind::Warm, at(10), &LIMITS).after(LIMITS.clock_skew);
     let (started, ended) = (SignalKind::JobStarted, SignalKind::ListenerEnded);
     let just_before = patience.before(Duration::from_millis(1));
-    assert_eq!(of(&[], just_before), ListeningRunner::IsPatient(patience));
-    assert_eq!(of(&[], patience), ListeningRunner::Waits);
+    assert_eq!(of(&[started], just_before), ListeningRunner::IsPatient(patience));
+    let given_by = at(10 + 180);
+    let almost = given_by.before(Duration::from_millis(1));
+    assert_eq!(of(&[], almost), ListeningRunner::IsPatient(given_by));
+    assert_eq!(of(&[], given_by), ListeningRunner::IsNeglected);
     assert_eq!(of(&[ended], at(11)), ListeningRunner::HasEnded);
     assert_eq!(of(&[started, ended], at(11)), ListeningRunner::IsTaken);
     let taken = at(20).after(LIMITS.fleet_validation + LIMITS.clock_skew);

@@ -57,11 +57,24 @@ impl Attempt {
 
     /// Takes it to the deletion of its runner after this failure.
     fn withdrawn(mut self, failure: Failure) -> Self {
-        assert_eq!(
-            self.on(PrepareInput::Checked(Check::Failed(failure))),
-            PrepareEffect::ReadRecord
-        );
+        assert_eq!(self.fails(failure), PrepareEffect::ReadRecord);
         self.drained(failure)
+    }
+
+    /// Fails the check. No other agent is silent.
+    fn fails(&mut self, failure: Failure) -> PrepareEffect {
+        match self.on(PrepareInput::Checked(Check::Failed(failure))) {
+            PrepareEffect::CompareSilence => self.on(PrepareInput::Silence { is_shared: false }),
+            effect => effect,
+        }
+    }
+
+    /// GitHub's answer about its runner. No other agent is silent.
+    fn deleted(&mut self, deletion: Deletion) -> PrepareEffect {
+        match self.on(PrepareInput::Deleted(deletion)) {
+            PrepareEffect::CompareSilence => self.on(PrepareInput::Silence { is_shared: false }),
+            effect => effect,
+        }
     }
 
     fn drained(mut self, failure: Failure) -> Self {
@@ -131,7 +144,7 @@ fn a_fenced_worker_leaves_the_machine_alone_at_every_step() {
         let mut watched = Attempt::claimed(request_owner(), tier).watched();
         assert_eq!(watched.on(PrepareInput::Fenced), PrepareEffect::TryAnother);
         let mut failed = Attempt::claimed(request_owner(), tier).watched();
-        failed.on(PrepareInput::Checked(Check::Failed(Failure::Silent)));
+        failed.fails(Failure::Silent);
         assert_eq!(failed.on(PrepareInput::Fenced), PrepareEffect::TryAnother);
     }
 }
@@ -165,7 +178,7 @@ fn a_start_that_failed_ends_the_machine_without_waiting_for_its_agent() {
     let failed = PrepareInput::Started(Ok(StartOutcome::Failed(Fault::NoCapacity)));
     assert_eq!(attempt.on(failed), PrepareEffect::ReadRecord);
     let mut attempt = attempt.drained(Failure::NotStarted);
-    let ends = attempt.on(PrepareInput::Deleted(Deletion::NotFound));
+    let ends = attempt.deleted(Deletion::NotFound);
     assert_eq!(ends, attempt.condemned(EndReason::FailedChecks), "it registers nothing later");
 }
 
@@ -202,7 +215,7 @@ fn a_machine_that_jobs_ran_on_is_not_excused() {
         assert_eq!(attempt.on(systemic), PrepareEffect::ReadRecord);
         let mut attempt = attempt.drained(Failure::Excused);
         attempt.now = register_by(CheckKind::Warm, at(0), &LIMITS).after(LIMITS.clock_skew);
-        let ends = attempt.on(PrepareInput::Deleted(deletion));
+        let ends = attempt.deleted(deletion);
         assert_eq!(ends, attempt.condemned(EndReason::Untrusted));
         assert_eq!(attempt.on(PrepareInput::Written(true)), PrepareEffect::Close(down()));
     }
@@ -225,7 +238,7 @@ fn a_machine_that_may_be_cold_is_left_to_its_owner_when_the_mailbox_is_away() {
 fn a_failed_machine_is_withdrawn_only_by_the_process_that_still_has_it() {
     let failed = || {
         let mut attempt = Attempt::claimed(request_owner(), Tier::Hot).watched();
-        attempt.on(PrepareInput::Checked(Check::Failed(Failure::Silent)));
+        attempt.fails(Failure::Silent);
         attempt
     };
     let mut later = record(claimed(request_owner(), Tier::Hot));
@@ -251,7 +264,7 @@ fn a_failed_machine_is_withdrawn_only_by_the_process_that_still_has_it() {
 #[test]
 fn a_withdrawal_that_is_not_stored_is_left_to_the_reaper() {
     let mut attempt = Attempt::claimed(request_owner(), Tier::Hot).watched();
-    attempt.on(PrepareInput::Checked(Check::Failed(Failure::Silent)));
+    attempt.fails(Failure::Silent);
     assert_eq!(attempt.on(PrepareInput::Unanswered(down())), PrepareEffect::TryAnother);
 }
 
@@ -260,7 +273,7 @@ fn githubs_answer_decides_about_a_withdrawn_machine() {
     let after = |deletion| {
         let mut attempt =
             Attempt::claimed(request_owner(), Tier::Hot).watched().withdrawn(Failure::Silent);
-        let effect = attempt.on(PrepareInput::Deleted(deletion));
+        let effect = attempt.deleted(deletion);
         (attempt, effect)
     };
     let (mut attempt, effect) = after(Deletion::Deleted);
@@ -279,11 +292,11 @@ fn a_late_registration_is_waited_for() {
         Attempt::claimed(request_owner(), Tier::Stopped).watched().withdrawn(Failure::Silent);
     let judged_at = register_by(CheckKind::Started, at(0), &LIMITS).after(LIMITS.clock_skew);
     attempt.now = judged_at.before(Duration::from_millis(1));
-    let asks_again = attempt.on(PrepareInput::Deleted(Deletion::NotFound));
+    let asks_again = attempt.deleted(Deletion::NotFound);
     assert_eq!(asks_again, PrepareEffect::WaitUntil(judged_at));
     attempt.now = judged_at;
     assert_eq!(attempt.on(PrepareInput::Waited), PrepareEffect::DeleteRunner);
-    let ends = attempt.on(PrepareInput::Deleted(Deletion::NotFound));
+    let ends = attempt.deleted(Deletion::NotFound);
     assert_eq!(ends, attempt.condemned(EndReason::FailedChecks));
 }
 
@@ -291,7 +304,7 @@ fn a_late_registration_is_waited_for() {
 fn a_job_does_not_wait_for_a_stopped_machine_that_may_register_late() {
     for tier in TIERS {
         let mut attempt = Attempt::claimed(job_owner(), tier).watched().withdrawn(Failure::Silent);
-        let effect = attempt.on(PrepareInput::Deleted(Deletion::NotFound));
+        let effect = attempt.deleted(Deletion::NotFound);
         if tier == Tier::Stopped {
             assert_eq!(effect, attempt.given_back());
             assert_eq!(attempt.on(PrepareInput::Written(true)), PrepareEffect::TryAnother);
@@ -351,4 +364,35 @@ fn a_runner_of_a_request_is_named_after_its_machine() {
     let known = record(created(request_owner()));
     let name = runner_name("bp", &known.id, known.generation);
     assert_eq!(name.as_str(), format!("bp-{}-{}", known.id, known.generation));
+}
+
+/// Several agents that fall silent at once have lost their way to the mailbox.
+#[test]
+fn a_machine_goes_back_if_others_are_silent_too() {
+    for owner in owners() {
+        for failure in [Failure::NotAcknowledged, Failure::Silent] {
+            let end = |attempt: &mut Attempt| {
+                assert_eq!(
+                    attempt.on(PrepareInput::Silence { is_shared: true }),
+                    attempt.given_back()
+                );
+                let end = attempt.on(PrepareInput::Written(true));
+                let closes = matches!(end, PrepareEffect::Close(_));
+                assert_eq!(closes, matches!(attempt.owner, Owner::Job(_)), "{end:?}");
+            };
+            // The others fell silent before the machine is judged for the first time,
+            let mut early = Attempt::claimed(owner.clone(), Tier::Hot).watched();
+            early.on(PrepareInput::Checked(Check::Failed(failure)));
+            early.on(PrepareInput::Silence { is_shared: true });
+            let ours = record(claimed(owner.clone(), Tier::Hot));
+            assert_eq!(early.on(PrepareInput::Found(Some(ours))), PrepareEffect::Withdraw(failure));
+            assert_eq!(early.on(PrepareInput::Withdrawn), early.given_back());
+            // or before it would end.
+            let mut late = Attempt::claimed(owner.clone(), Tier::Hot).watched().withdrawn(failure);
+            late.now = register_by(CheckKind::Warm, at(0), &LIMITS).after(LIMITS.clock_skew);
+            let asked = late.on(PrepareInput::Deleted(Deletion::NotFound));
+            assert_eq!(asked, PrepareEffect::CompareSilence);
+            end(&mut late);
+        }
+    }
 }

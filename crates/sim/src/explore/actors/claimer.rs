@@ -248,6 +248,16 @@ impl Worker<'_> {
             PrepareEffect::Assign { register_by } => self.assign(*register_by, steps),
             PrepareEffect::Start => self.start(steps),
             PrepareEffect::Watch(watch) => self.look_at_report(watch, steps),
+            PrepareEffect::CompareSilence => {
+                for is_shared in [false, true] {
+                    let input = PrepareInput::Silence { is_shared };
+                    let next = self.after(self.world, None, input);
+                    steps.push(next, || {
+                        let others = if is_shared { "others are" } else { "no other is" };
+                        format!("{who} sees that {others} silent too")
+                    });
+                }
+            }
             PrepareEffect::ReadRecord => {
                 let record = self.world.record.clone();
                 let input = PrepareInput::Found(Some(record.0.clone()));
