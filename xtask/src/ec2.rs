@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::gate::{Context, Part, Step};
 use crate::place::{Place, succeed};
@@ -45,7 +45,10 @@ pub(crate) const STEP: Step = Step {
 };
 
 fn run(gate: &Context<'_>) -> Result<()> {
-    succeed(&mut tests(gate.place, &TOOL.program(gate.place)?))
+    let tools = gate.tools(Part::Deep)?;
+    let python = tools.iter().find(|(variable, _)| *variable == VARIABLE);
+    let (_, python) = python.context("the deep part has the test EC2")?;
+    succeed(&mut tests(gate.place, python))
 }
 
 /// `-B`: nothing is written beside the sources.

@@ -5,11 +5,14 @@
 //!
 //! Not here: the steps (`steps`).
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
 use crate::place::Place;
+use crate::tools::{self, TestTools};
 
 /// One step of the gate. Adding one is a line in `steps::ALL`.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ pub(crate) struct Step {
 }
 
 /// The two parts of the gate. Together they are the whole; no check is in both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     /// `cargo xtask test`: minutes, for every change.
     Quick,
@@ -48,6 +51,21 @@ pub(crate) struct Context<'a> {
     pub(crate) place: &'a Place,
     /// `git status --porcelain` from before the first step.
     pub(crate) tree_before: String,
+    /// The tools that a step of this run has found.
+    tools: RefCell<BTreeMap<Part, TestTools>>,
+}
+
+impl Context<'_> {
+    /// What the tests of a part run; the first step that asks looks for it, and installs what is
+    /// missing.
+    pub(crate) fn tools(&self, part: Part) -> Result<TestTools> {
+        if let Some(found) = self.tools.borrow().get(&part) {
+            return Ok(found.clone());
+        }
+        let found = tools::for_tests(self.place, part)?;
+        self.tools.borrow_mut().insert(part, found.clone());
+        Ok(found)
+    }
 }
 
 /// How one step went.
@@ -62,7 +80,7 @@ enum Outcome {
 pub(crate) fn run(place: &Place, all: &[Step], choice: &Choice) -> Result<()> {
     let steps = choose(all, choice)?;
     let tree_before = crate::clean_tree::status(place)?;
-    let context = Context { place, tree_before };
+    let context = Context { place, tree_before, tools: RefCell::default() };
     eprintln!("gate: building into {}", place.target.display());
 
     let mut outcomes: Vec<(&str, Outcome)> =

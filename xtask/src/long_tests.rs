@@ -1,7 +1,7 @@
 //! The tests that take long, and so belong to the deep part of the gate.
 //!
 //! An entry names a test program, as in `bullpen/service`, and how the names of its long tests begin.
-//! A test is listed when it kills processes again and again, when it plays a crowd, or when it is
+//! A test is listed when it kills processes again and again, when it runs many jobs at once, or when it is
 //! among the slowest. What only the build with AWS has need not be listed.
 //!
 //! Not here: running them (`programs`).
@@ -11,7 +11,7 @@ const LONG: &[(&str, &[&str])] = &[
     ("bullpen/demo", &["an_interrupted_one_leaves_nothing"]),
     ("bullpen/pools", &["killed::"]),
     ("bullpen/reuse", &["killed::", "cancelled::a_provision_that_is_cancelled_at_any_moment"]),
-    ("bullpen/service", &["crowd::", "flood::", "killed::"]),
+    ("bullpen/service", &["many_jobs::", "flood::", "killed::"]),
     ("sim/crash_anywhere", &["a_provision_that_dies_at_any_await"]),
     ("sim/five_hundred_jobs", &["five_hundred_jobs_stay_within_githubs_limits"]),
     ("sim/pools", &["rounds::"]),

@@ -61,7 +61,7 @@ enum Command {
     Tools,
     Advisories,
     Agent,
-    VerifyLive(verify_live::Wish),
+    VerifyLive(verify_live::Chosen),
     Help,
 }
 
@@ -117,7 +117,11 @@ fn run(command: &Command) -> Result<()> {
             }
         }
         Command::Tidy => tidy::run(&Place::find()?)?,
-        Command::Tools => tools::install(&Place::find()?, Part::Deep)?,
+        Command::Tools => {
+            let place = Place::find()?;
+            tools::install(&place, Part::Deep)?;
+            tools::for_tests(&place, Part::Deep)?;
+        }
         Command::Advisories => deny::advisories(&Place::find()?)?,
         Command::Agent => agent::run(&Place::find()?)?,
         Command::VerifyLive(command) => verify_live::run(&Place::find()?, *command)?,

@@ -20,9 +20,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use cargo_metadata::Message;
 
 use crate::gate::{Context, Part, Step, seconds, timed};
+use crate::long_tests;
 use crate::place::{Place, shown};
 use crate::steps::AWS;
-use crate::{long_tests, tools};
 
 /// The step for every change.
 pub(crate) const QUICK: Step = Step {
@@ -70,21 +70,18 @@ struct Selected {
 fn quick(gate: &Context<'_>) -> Result<()> {
     let mut selected = Vec::new();
     for program in build(gate.place, QUICK_BUILD)? {
-        let all = names(gate.place, &program)?;
-        let (long, short): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|test| long_tests::is_long(&program.name, test));
+        let (long, short) = split(gate.place, &program)?;
         selected.push(Selected { program, tests: (!long.is_empty()).then_some(short) });
     }
-    run(gate.place, selected, Part::Quick)
+    run(gate, selected, Part::Quick)
 }
 
 /// Runs the tests that the quick step does not run. The difference is computed, so that none is lost.
 fn deep(gate: &Context<'_>) -> Result<()> {
     let mut done = BTreeMap::new();
     for program in build(gate.place, QUICK_BUILD)? {
-        let all = names(gate.place, &program)?;
-        let short = all.into_iter().filter(|test| !long_tests::is_long(&program.name, test));
-        done.insert(program.name.clone(), short.collect::<BTreeSet<String>>());
+        let (_, short) = split(gate.place, &program)?;
+        done.insert(program.name.clone(), BTreeSet::from_iter(short));
     }
     let mut selected = Vec::new();
     let mut seen = Vec::new();
@@ -102,11 +99,17 @@ fn deep(gate: &Context<'_>) -> Result<()> {
     }
     let unused = long_tests::unused(&seen);
     ensure!(unused.is_empty(), "the list of long tests names none with: {}", unused.join(", "));
-    run(gate.place, selected, Part::Deep)
+    run(gate, selected, Part::Deep)
 }
 
-fn run(place: &Place, selected: Vec<Selected>, part: Part) -> Result<()> {
-    let tools = tools::for_tests(place, part)?;
+/// The long tests of a program, and the short ones: those of the quick step.
+fn split(place: &Place, program: &Program) -> Result<(Vec<String>, Vec<String>)> {
+    let all = names(place, program)?.into_iter();
+    Ok(all.partition(|test| long_tests::is_long(&program.name, test)))
+}
+
+fn run(gate: &Context<'_>, selected: Vec<Selected>, part: Part) -> Result<()> {
+    let (place, tools) = (gate.place, gate.tools(part)?);
     let said = place.target.join("said");
     fs::create_dir_all(&said).with_context(|| format!("could not make {}", said.display()))?;
     let failed = run_all(selected, &said, |selected, threads| {

@@ -2,7 +2,9 @@
 //!
 //! Not here: how they are run (`gate`), and any step of more than a few lines, which has a module.
 
-use crate::gate::{Part, Step};
+use anyhow::Result;
+
+use crate::gate::{Context, Part, Step};
 use crate::place::succeed;
 use crate::{clean_tree, deny, ec2, programs, sabotage, seeds, tidy, tools};
 
@@ -15,13 +17,13 @@ pub(crate) const ALL: &[Step] = &[
         name: "tools",
         what: "install what the quick steps need and is missing",
         part: Some(Part::Quick),
-        run: |gate| tools::install(gate.place, Part::Quick),
+        run: |gate| install(gate, Part::Quick),
     },
     Step {
         name: "tools-deep",
         what: "install what the deep steps need and is missing",
         part: Some(Part::Deep),
-        run: |gate| tools::install(gate.place, Part::Deep),
+        run: |gate| install(gate, Part::Deep),
     },
     Step {
         name: "fmt",
@@ -74,6 +76,11 @@ pub(crate) const ALL: &[Step] = &[
     sabotage::STEP,
     clean_tree::STEP,
 ];
+
+fn install(gate: &Context<'_>, part: Part) -> Result<()> {
+    tools::install(gate.place, part)?;
+    gate.tools(part).map(drop)
+}
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,10 @@ const CARGO_DENY_VERSION: &str = "0.20.2";
 /// Components of the toolchain, each with the cargo command it provides.
 const COMPONENTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];
 
-/// Installs every tool that a part of the gate needs and that is missing.
+/// What the tests run: the variable that names each tool to them, and where it is.
+pub(crate) type TestTools = Vec<(&'static str, PathBuf)>;
+
+/// Installs every tool that a part of the gate needs and that is missing, but for what its tests run.
 pub(crate) fn install(place: &Place, part: Part) -> Result<()> {
     for (component, command) in COMPONENTS {
         if !answers(place.command("cargo").args([command, "--version"])) {
@@ -32,11 +35,11 @@ pub(crate) fn install(place: &Place, part: Part) -> Result<()> {
         cargo_deny(place)?;
         agent::tools(place)?;
     }
-    for_tests(place, part).map(drop)
+    Ok(())
 }
 
 /// What the tests run, by the variable that tells them where it is; installs what is missing.
-pub(crate) fn for_tests(place: &Place, part: Part) -> Result<Vec<(&'static str, PathBuf)>> {
+pub(crate) fn for_tests(place: &Place, part: Part) -> Result<TestTools> {
     let mut tools =
         vec![(act::VARIABLE, act::TOOL.program(place)?), (npm::VARIABLE, npm::directory(place)?)];
     if part == Part::Deep {

@@ -97,37 +97,37 @@ impl Header {
     }
 }
 
-/// The command's arguments.
+/// The entries that the command's arguments choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Chosen {
     /// Lists all entries in a few lines each.
     List,
     /// Prints one entry, and runs its script if `yes` is set.
     One { number: u32, yes: bool },
 }
 
-pub(crate) fn understand(arguments: &[&str]) -> Option<Wish> {
+pub(crate) fn understand(arguments: &[&str]) -> Option<Chosen> {
     let (number, yes) = match arguments {
-        [] => return Some(Wish::List),
+        [] => return Some(Chosen::List),
         [number] => (number, false),
         [number, "--yes"] | ["--yes", number] => (number, true),
         _ => return None,
     };
-    Some(Wish::One { number: number.parse().ok()?, yes })
+    Some(Chosen::One { number: number.parse().ok()?, yes })
 }
 
-pub(crate) fn run(place: &Place, wish: Wish) -> Result<()> {
+pub(crate) fn run(place: &Place, chosen: Chosen) -> Result<()> {
     let files = crate::tidy::files(place)?;
     let scripts: Vec<(&str, Header)> = scripts(&files).map(with_header).collect();
-    match wish {
-        Wish::List => {
+    match chosen {
+        Chosen::List => {
             for (_, header) in &scripts {
                 println!("{}\n", header.summary());
             }
             println!("`cargo xtask verify-live N` says what script N does; with --yes it is run.");
             Ok(())
         }
-        Wish::One { number, yes } => one(place, &scripts, number, yes),
+        Chosen::One { number, yes } => one(place, &scripts, number, yes),
     }
 }
 
@@ -188,9 +188,9 @@ mod tests {
 
     #[test]
     fn only_complete_arguments_are_accepted() {
-        assert_eq!(understand(&[]), Some(Wish::List));
-        assert_eq!(understand(&["3"]), Some(Wish::One { number: 3, yes: false }));
-        assert_eq!(understand(&["3", "--yes"]), Some(Wish::One { number: 3, yes: true }));
+        assert_eq!(understand(&[]), Some(Chosen::List));
+        assert_eq!(understand(&["3"]), Some(Chosen::One { number: 3, yes: false }));
+        assert_eq!(understand(&["3", "--yes"]), Some(Chosen::One { number: 3, yes: true }));
         assert_eq!(understand(&["--yes"]), None);
         assert_eq!(understand(&["3", "4"]), None);
         assert_eq!(understand(&["all"]), None);

@@ -40,6 +40,8 @@ pub use aws_config::SdkConfig;
 pub use ec2::Ec2Fleet;
 #[cfg(feature = "ec2")]
 pub use ec2::settings::{Ec2Settings, SHOWN_WITHIN};
+#[cfg(feature = "ec2")]
+pub use ec2::site::LaunchSite;
 #[cfg(feature = "ledger")]
 pub use ledger::DynamoLedger;
 #[cfg(feature = "mailbox")]

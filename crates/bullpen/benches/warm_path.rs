@@ -1,7 +1,7 @@
 //! Times a warm request and many requests at once: the built command with real agents and runner
 //! programs, against the stand-in GitHub in its own process.
 //!
-//! `cargo bench -p bullpen --bench warm_path` runs both parts; `-- lone` and `-- crowd` one of them.
+//! `cargo bench -p bullpen --bench warm_path` runs both parts; `-- lone` and `-- many` one of them.
 //!
 //! Not here: counts of calls (`bullpen_sim`), or pass/fail checks.
 
@@ -36,14 +36,14 @@ uses-max = 100000
 "#;
 
 /// A stand-in GitHub and a state directory; the drop removes both.
-struct Stage {
+struct Bench {
     stand_in: Child,
     url: String,
     directory: TempDir,
     clock: SystemClock,
 }
 
-impl Stage {
+impl Bench {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("bullpen.toml"), STACK).expect("a file");
@@ -100,7 +100,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for Bench {
     fn drop(&mut self) {
         let ended = self.command(&["destroy", "--yes"]).output();
         assert!(ended.is_ok_and(|output| output.status.success()), "machines are left");
@@ -116,27 +116,27 @@ fn main() {
     if wants("lone") {
         lone();
     }
-    if wants("crowd") {
-        crowd();
+    if wants("many") {
+        many();
     }
 }
 
 /// One warm machine, provisioned and released in a loop.
 fn lone() {
-    let stage = Stage::new();
-    stage.provision("first", 1);
-    stage.release("first");
+    let bench = Bench::new();
+    bench.provision("first", 1);
+    bench.release("first");
     let (mut assigned, mut ready, mut total, mut wall) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for run in 0..RUNS {
         let name = format!("run{run}");
-        let (json, took) = stage.provision(&name, 1);
+        let (json, took) = bench.provision(&name, 1);
         assert_eq!(json["reused"], 1, "{json}");
         assigned.push(number(&json["instances"][0]["assigned_ms"]));
         ready.push(number(&json["instances"][0]["ready_ms"]));
         total.push(number(&json["timings"]["total_ms"]));
         wall.push(took.as_secs_f64() * 1_000.0);
-        stage.release(&name);
+        bench.release(&name);
     }
     println!("{RUNS} requests for one warm machine, in ms:");
     line("to assignment", assigned);
@@ -146,22 +146,22 @@ fn lone() {
 }
 
 /// Many requests at once; together they want more machines than are warm.
-fn crowd() {
-    let stage = Stage::new();
-    stage.provision("first", WARM_MACHINES);
-    stage.release("first");
+fn many() {
+    let bench = Bench::new();
+    bench.provision("first", WARM_MACHINES);
+    bench.release("first");
     let count = MACHINES_EACH.to_string();
     let start = |number: usize| {
-        let name = format!("crowd{number}");
+        let name = format!("many{number}");
         let words = ["provision", "--json", "--name", &name, "--count", &count];
-        let mut command = stage.command(&words);
+        let mut command = bench.command(&words);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command runs")
     };
-    let began = stage.clock.monotonic();
+    let began = bench.clock.monotonic();
     let children: Vec<Child> = (0..REQUESTS).map(start).collect();
     let outputs: Vec<Output> =
         children.into_iter().map(|child| child.wait_with_output().expect("our child")).collect();
-    let took = stage.clock.monotonic().saturating_sub(began);
+    let took = bench.clock.monotonic().saturating_sub(began);
     let succeeded = outputs.iter().filter(|output| output.status.success()).count();
     let results: Vec<Value> =
         outputs.iter().filter_map(|it| serde_json::from_slice(&it.stdout).ok()).collect();
@@ -190,7 +190,7 @@ fn crowd() {
     line("reused, to listening", of("reused", "ready_ms"));
     line("created, to listening", of("created", "ready_ms"));
     line("request", results.iter().map(|it| number(&it["timings"]["total_ms"])).collect());
-    let (verified, _) = stage.timed(&["ledger", "verify", "--json"]);
+    let (verified, _) = bench.timed(&["ledger", "verify", "--json"]);
     println!(
         "ledger verify: {} records, violations {}",
         verified["records"], verified["violations"]

@@ -31,6 +31,7 @@ mod sim;
 mod stand_in;
 mod stand_in_runner;
 mod supervise;
+mod table;
 mod workflow;
 
 fn main() -> ExitCode {

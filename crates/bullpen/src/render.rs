@@ -9,6 +9,8 @@ use std::io::{self, Write as _};
 
 use bullpen_core::printable;
 
+use crate::table::{self, Column};
+
 /// Prints a line of data.
 pub(crate) fn data(line: &str) {
     let _ = writeln!(io::stdout(), "{}", printable::one_line(line));
@@ -17,6 +19,20 @@ pub(crate) fn data(line: &str) {
 /// Prints several lines of data. The caller has escaped line breaks in names.
 pub(crate) fn page(text: &str) {
     let _ = writeln!(io::stdout(), "{}", printable::page(text));
+}
+
+/// Prints a table that fits the terminal.
+pub(crate) fn table<const N: usize>(columns: &[Column; N], rows: &[[String; N]]) {
+    for line in table::lines(columns, rows, width()) {
+        let _ = writeln!(io::stdout(), "{line}");
+    }
+}
+
+/// The columns of the terminal that shows the data.
+fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout());
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { table::NARROWEST } else { columns }
 }
 
 /// Prints JSON, escaped so that it keeps its meaning and is safe on a terminal.

@@ -59,38 +59,38 @@ fn root() -> PathBuf {
 }
 
 /// A repository with the action and one workflow, and the directory of the recorded files.
-struct Stage {
+struct World {
     directory: TempDir,
 }
 
-impl Stage {
+impl World {
     /// With a recorder in the place of `bullpen`.
     fn of(workflow: &str) -> Self {
-        let stage = Self::without_program(workflow);
-        stage.program("bullpen", RECORDER);
-        stage
+        let world = Self::without_program(workflow);
+        world.program("bullpen", RECORDER);
+        world
     }
 
     /// With a shell that records the output of steps.
     fn with_said(workflow: &str) -> Self {
-        let stage = Self::of(workflow);
-        stage.program("bash", SHELL);
-        stage
+        let world = Self::of(workflow);
+        world.program("bash", SHELL);
+        world
     }
 
     /// With `bullpen` itself.
     fn real(workflow: &str) -> Self {
-        let stage = Self::without_program(workflow);
+        let world = Self::without_program(workflow);
         let program = env!("CARGO_BIN_EXE_bullpen");
-        std::os::unix::fs::symlink(program, stage.path("bin/bullpen")).expect("a link");
-        stage
+        std::os::unix::fs::symlink(program, world.path("bin/bullpen")).expect("a link");
+        world
     }
 
     fn without_program(workflow: &str) -> Self {
-        let stage = Self { directory: tempfile::tempdir().expect("a directory") };
-        let repository = stage.path("repository");
+        let world = Self { directory: tempfile::tempdir().expect("a directory") };
+        let repository = world.path("repository");
         let workflows = repository.join(".github/workflows");
-        for directory in [&workflows, &stage.path("home"), &stage.path("bin")] {
+        for directory in [&workflows, &world.path("home"), &world.path("bin")] {
             std::fs::create_dir_all(directory).expect("a directory");
         }
         let from = root().join("crates/bullpen/tests/action").join(workflow);
@@ -105,7 +105,7 @@ impl Stage {
         git(&["add", "--all"]);
         git(&["commit", "--quiet", "--no-gpg-sign", "--message", "test"]);
         git(&["remote", "add", "origin", "https://github.com/owner/name.git"]);
-        stage
+        world
     }
 
     fn program(&self, name: &str, script: &str) {
@@ -172,15 +172,15 @@ impl Stage {
 
 #[test]
 fn inputs_arrive_as_variables_and_outputs_come_out() {
-    let stage = Stage::of("three-jobs.yml");
-    let (succeeded, said) = stage.run();
+    let world = World::of("three-jobs.yml");
+    let (succeeded, said) = world.run();
     assert!(succeeded, "{said}");
-    stage.nothing_was_executed();
+    world.nothing_was_executed();
 
     for mode in ["provision", "release", "refresh"] {
-        assert_eq!(stage.recorded(&format!("{mode}.arguments")), format!("{mode}\n"));
+        assert_eq!(world.recorded(&format!("{mode}.arguments")), format!("{mode}\n"));
     }
-    let provision = stage.environment("provision");
+    let provision = world.environment("provision");
     for (name, value) in [
         ("INPUT_NAME", "build"),
         ("INPUT_INSTANCE_COUNT", "2"),
@@ -191,11 +191,11 @@ fn inputs_arrive_as_variables_and_outputs_come_out() {
     ] {
         assert_eq!(provision.get(name).map(String::as_str), Some(value), "{name}");
     }
-    assert_eq!(stage.environment("release")["INPUT_REQUEST"], "1.1.build");
-    assert_eq!(stage.environment("refresh")["INPUT_DRY_RUN"], "true");
+    assert_eq!(world.environment("release")["INPUT_REQUEST"], "1.1.build");
+    assert_eq!(world.environment("refresh")["INPUT_DRY_RUN"], "true");
     assert!(!said.contains(TOKEN), "{said}");
 
-    let outputs: Value = serde_json::from_str(&stage.recorded("outputs.json")).expect("JSON");
+    let outputs: Value = serde_json::from_str(&world.recorded("outputs.json")).expect("JSON");
     let expected = json!({
         "label": "warm-1.1.build",
         "request": "1.1.build",
@@ -211,10 +211,10 @@ fn inputs_arrive_as_variables_and_outputs_come_out() {
 
 #[test]
 fn a_text_arrives_as_it_was_written_and_is_never_run() {
-    let stage = Stage::of("three-jobs.yml");
-    let (succeeded, said) = stage.run();
+    let world = World::of("three-jobs.yml");
+    let (succeeded, said) = world.run();
     assert!(succeeded, "{said}");
-    stage.nothing_was_executed();
+    world.nothing_was_executed();
     let workflow =
         std::fs::read_to_string(root().join("crates/bullpen/tests/action/three-jobs.yml"));
     let workflow = workflow.expect("the workflow");
@@ -223,24 +223,24 @@ fn a_text_arrives_as_it_was_written_and_is_never_run() {
     let script: String =
         block.map_while(|line| line.strip_prefix(&indent)).flat_map(|line| [line, "\n"]).collect();
     assert!(script.contains("$(touch") && script.contains('`') && script.lines().count() == 5);
-    assert_eq!(stage.environment("refresh")["INPUT_PRE_RUNNER_SCRIPT"], script);
+    assert_eq!(world.environment("refresh")["INPUT_PRE_RUNNER_SCRIPT"], script);
 }
 
 #[test]
 fn a_mode_that_is_none_is_refused_before_anything_is_run() {
-    let stage = Stage::with_said("bad-mode.yml");
-    let (succeeded, log) = stage.run();
-    let said = stage.recorded("said");
+    let world = World::with_said("bad-mode.yml");
+    let (succeeded, log) = world.run();
+    let said = world.recorded("said");
     assert!(!succeeded && said.contains("is not provision, release or refresh"), "{said}{log}");
-    stage.nothing_was_executed();
-    assert!(!stage.path("provision.arguments").exists());
+    world.nothing_was_executed();
+    assert!(!world.path("provision.arguments").exists());
 }
 
 #[test]
 fn a_runner_without_bullpen_is_told_what_to_do() {
-    let stage = Stage::with_said("no-program.yml");
-    let (succeeded, log) = stage.run();
-    let said = stage.recorded("said");
+    let world = World::with_said("no-program.yml");
+    let (succeeded, log) = world.run();
+    let said = world.recorded("said");
     assert!(!succeeded && said.contains("/no/such/bullpen"), "{said}{log}");
     assert!(said.contains("install bullpen on this runner, or set bullpen-path"), "{said}");
 }
@@ -281,21 +281,21 @@ async fn file(path: &Path) -> String {
 }
 
 /// Queues a job for the label, waits for its end, and lets the workflow continue.
-async fn run_a_job(stage: &Stage, stand_in: &StandIn, label: &str, instances: &[String]) {
+async fn run_a_job(world: &World, stand_in: &StandIn, label: &str, instances: &[String]) {
     let order = JobOrder {
         repository: String::from("owner/name"),
         labels: vec![label.to_owned()],
         run_id: Some(1),
-        script: format!("echo \"$RUNNER_NAME\" > {}", stage.path("of-the-job").display()),
+        script: format!("echo \"$RUNNER_NAME\" > {}", world.path("of-the-job").display()),
         ..JobOrder::default()
     };
     let job = stand_in.submit(order).id;
     let job = tokio::time::timeout(PATIENCE, stand_in.over(job)).await.expect("the job runs");
     assert_eq!(job.conclusion, Some(Conclusion::Success));
     let runner = job.runner.expect("it had one");
-    assert_eq!(stage.recorded("of-the-job").trim(), runner);
+    assert_eq!(world.recorded("of-the-job").trim(), runner);
     assert!(instances.iter().any(|id| runner.contains(id.as_str())), "{runner} {instances:?}");
-    std::fs::write(stage.path("job-is-over"), "").expect("a file");
+    std::fs::write(world.path("job-is-over"), "").expect("a file");
 }
 
 #[tokio::test]
@@ -304,20 +304,20 @@ async fn the_three_modes_bring_machines_and_take_them_back_warm() {
     let clock = Arc::new(SystemClock::new());
     let stand_in = StandIn::start(address, Options::new(Secret::new(TOKEN)), clock);
     let stand_in = stand_in.await.expect("a free port");
-    let stage = Arc::new(Stage::real("real-commands.yml"));
-    let kept = State(stage.path("state"));
+    let world = Arc::new(World::real("real-commands.yml"));
+    let kept = State(world.path("state"));
     // The job writes to the test's directory, and the program may be in a directory of its user
     // alone.
-    let numbers = stage.path("bullpen.toml");
+    let numbers = world.path("bullpen.toml");
     std::fs::write(&numbers, "[process-fleet]\nisolation = \"none\"\n").expect("a file");
     let workflow = tokio::task::spawn_blocking({
-        let (stage, url) = (Arc::clone(&stage), stand_in.url());
+        let (world, url) = (Arc::clone(&world), stand_in.url());
         let [place, numbers] = [&kept.0, &numbers].map(|path| path.display().to_string());
-        move || stage.run_with(&[("STAND_IN", &url), ("STATE", &place), ("STACK", &numbers)])
+        move || world.run_with(&[("STAND_IN", &url), ("STATE", &place), ("STACK", &numbers)])
     });
 
     let outputs: Value =
-        serde_json::from_str(&file(&stage.path("outputs.json")).await).expect("JSON");
+        serde_json::from_str(&file(&world.path("outputs.json")).await).expect("JSON");
     for (name, value) in
         [("request", "1.1.build"), ("requested", "2"), ("reused", "0"), ("created", "2")]
     {
@@ -333,11 +333,11 @@ async fn the_three_modes_bring_machines_and_take_them_back_warm() {
     assert_eq!(instances.len(), 2);
     let label = outputs["label"].as_str().expect("a text");
     assert!(label.starts_with("warm-1.1.build."), "{outputs}");
-    run_a_job(&stage, &stand_in, label, &instances).await;
+    run_a_job(&world, &stand_in, label, &instances).await;
 
     let (succeeded, said) = workflow.await.expect("act was run");
     assert!(!succeeded, "`work` fails, and the machines go back all the same: {said}");
-    let again: Value = serde_json::from_str(&file(&stage.path("again.json")).await).expect("JSON");
+    let again: Value = serde_json::from_str(&file(&world.path("again.json")).await).expect("JSON");
     assert_eq!((&again["reused"], &again["created"]), (&json!("2"), &json!("0")), "{said}");
     assert_eq!(list(&again), instances);
     let theirs = (json!("running"), json!("1.1.again"));

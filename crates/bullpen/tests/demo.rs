@@ -235,10 +235,10 @@ async fn the_workflow_shows_three_runs_and_leaves_nothing() {
     let rows: Vec<Vec<&str>> =
         table.lines().skip(1).take(4).map(|line| line.split_whitespace().collect()).collect();
     for (row, starts, ends) in [
-        (&rows[0], ["cold", "1.1.build", "4", "large", "on-demand", "0", "0", "4"], "4/4"),
-        (&rows[1], ["warm", "2.1.build", "4", "large", "on-demand", "4", "0", "0"], "4/4"),
-        (&rows[2], ["mixed", "3.1.build", "4", "large", "on-demand", "4", "0", "0"], "4/4"),
-        (&rows[3], ["mixed", "3.1.spot", "2", "large", "spot", "0", "0", "2"], "2/2"),
+        (&rows[0], ["cold", "1.1.build", "4", "on-demand", "0", "0", "4"], "4/4"),
+        (&rows[1], ["warm", "2.1.build", "4", "on-demand", "4", "0", "0"], "4/4"),
+        (&rows[2], ["mixed", "3.1.build", "4", "on-demand", "4", "0", "0"], "4/4"),
+        (&rows[3], ["mixed", "3.1.spot", "2", "spot", "0", "0", "2"], "2/2"),
     ] {
         assert!(row.starts_with(&starts) && row.ends_with(&[ends]), "{table}");
     }

@@ -79,18 +79,13 @@ fn standby(pool: u32, number: u32, built_from: &str) -> PoolMachine {
 fn desired(pool: u32, hot: u32, stopped: u32) -> DesiredPool {
     let allowance = |scope, max, used| Allowance { ceiling: Ceiling { scope, max }, used };
     DesiredPool {
-        pool: name(pool),
-        mode: PoolMode::Kept,
         target: Target { entry: Some("default".to_owned()), hot, stopped },
         spec_hash: SpecHash::new(NEW),
-        rollout: None,
-        hot_usage: Usage::OnDemand,
-        hot_lifetime: Limits::DEFAULT.hot_lifetime,
         allowances: vec![
             allowance(Scope::Pool(name(pool)), 2 * MACHINES, MACHINES),
             allowance(Scope::Stack, 4 * MACHINES * POOLS, MACHINES * POOLS),
         ],
-        limits: Limits::DEFAULT,
+        ..DesiredPool::nothing(name(pool), PoolMode::Kept, &Limits::DEFAULT)
     }
 }
 

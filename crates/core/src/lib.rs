@@ -38,6 +38,7 @@ mod samples;
 pub mod schedule;
 pub mod scope;
 pub mod severity;
+pub mod site;
 pub mod spec_hash;
 pub mod spelling;
 pub mod tenure;

@@ -3,6 +3,9 @@
 //! [`Limits::DEFAULT`] is checked at compile time; a configuration that changes one goes through
 //! [`Limits::check`] and is refused with the relation it breaks.
 //!
+//! A number is one entry of `limits!`. Its configuration key, its default, its place in
+//! `config.default.toml` and in the schema follow from that entry.
+//!
 //! Not here: ceilings (how many machines), which belong to a stack and have no sensible default.
 
 use std::time::Duration;
@@ -74,181 +77,170 @@ pub const QUARANTINE: Duration = mins(5);
 /// The longest such pause: the cause may lie outside and have been repaired.
 pub const QUARANTINE_MAX: Duration = hours(1);
 
-/// The numbers of one stack.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Limits {
+/// Makes [`Limits`], its defaults and the table of its numbers from one entry for each. The first word
+/// is the key in `bullpen.toml`; what is said of a number here is said in `config.default.toml` and in
+/// the schema for editors too.
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+ $key:literal $field:ident: $form:ident = $default:expr;)+) => {
+        /// The numbers of one stack.
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        pub struct Limits {
+            $($(#[doc = $doc])+ pub $field: limits!(@type $form),)+
+        }
+
+        impl Limits {
+            /// The default numbers.
+            pub const DEFAULT: Self = Self { $($field: $default,)+ };
+            /// Every number, in the order of its declaration.
+            pub const ALL: &'static [Limit] = &[$(Limit {
+                key: $key,
+                doc: concat!($($doc),+),
+                field: limits!(@field $form)(|limits| &mut limits.$field),
+            }),+];
+        }
+    };
+    (@type duration) => { Duration };
+    (@type count) => { u32 };
+    (@field duration) => { LimitField::Duration };
+    (@field count) => { LimitField::Count };
+}
+
+limits! {
     /// How long a released machine waits for its next owner.
-    pub idle_released: Duration,
+    "idle-released" idle_released: duration = mins(7);
     /// How long a stopped machine may stay stopped before it is replaced.
-    pub idle_stopped: Duration,
+    "idle-stopped" idle_stopped: duration = days(7);
     /// The age at which the planner replaces a hot machine, so that it never drifts far from its
     /// image.
-    pub hot_lifetime: Duration,
+    "hot-lifetime" hot_lifetime: duration = mins(10);
     /// How much longer an expiring hot machine may live while its replacement boots.
-    pub hot_hard_end: Duration,
+    "hot-hard-end" hot_hard_end: duration = mins(5);
     /// An idle machine this close to its deadline is not claimable: a claim would race the reaper.
-    pub not_claimable_before_deadline: Duration,
+    "not-claimable-before-deadline" not_claimable_before_deadline: duration = secs(30);
     /// How long a claim lives without renewal.
-    pub claim_lease: Duration,
+    "claim-lease" claim_lease: duration = mins(5);
     /// How often a live request renews its claims.
-    pub claim_renew: Duration,
+    "claim-renew" claim_renew: duration = secs(60);
     /// How long an agent may take to acknowledge an assignment.
-    pub assignment_acknowledged: Duration,
+    "assignment-acknowledged" assignment_acknowledged: duration = secs(5);
     /// How long registration may take after the acknowledgement.
-    pub registration: Duration,
-    /// The same for a machine that was stopped: its runner program is cold.
-    pub registration_stopped: Duration,
+    "registration" registration: duration = secs(10);
+    /// The same as registration, for a machine that was stopped: its runner program is cold.
+    "registration-stopped" registration_stopped: duration = secs(30);
     /// How long a started machine may take to its first beat.
-    pub first_beat_stopped: Duration,
+    "first-beat-stopped" first_beat_stopped: duration = secs(90);
     /// How often an agent beats.
-    pub heartbeat: Duration,
+    "heartbeat" heartbeat: duration = secs(5);
     /// When a beat is stale: three missed. Two is too few while reads may lag.
-    pub heartbeat_stale: Duration,
+    "heartbeat-stale" heartbeat_stale: duration = secs(15);
     /// How long a created machine may take until it is ready.
-    pub warm_up: Duration,
+    "warm-up" warm_up: duration = mins(10);
     /// How long an owner in workflow mode may keep a machine without a job extending it.
-    pub max_runtime_workflow: Duration,
-    /// The same in the service.
-    pub max_runtime_service: Duration,
+    "max-runtime-workflow" max_runtime_workflow: duration = mins(30);
+    /// How long an owner in the service may keep a machine without a job extending it.
+    "max-runtime-service" max_runtime_service: duration = hours(6);
     /// The longest runtime that an extension can reach.
-    pub hard_cap: Duration,
+    "hard-cap" hard_cap: duration = hours(24);
     /// How long an agent may take to acknowledge `stop`.
-    pub release_acknowledgement: Duration,
+    "release-acknowledgement" release_acknowledgement: duration = secs(120);
     /// How often the control plane asks GitHub again to delete a busy runner.
-    pub release_retry: Duration,
+    "release-retry" release_retry: duration = secs(10);
     /// How long the control plane repeats a call to GitHub without which a request cannot begin.
-    pub forge_patience: Duration,
+    "forge-patience" forge_patience: duration = secs(20);
     /// How long created machines may take to report and register.
-    pub fleet_validation: Duration,
+    "fleet-validation" fleet_validation: duration = secs(180);
     /// How long a mismatched message stays hidden from every reader.
-    pub requeue_delay: Duration,
+    "requeue-delay" requeue_delay: duration = secs(3);
     /// A stop call that has not been made by this long after its intent must not be made.
-    pub stop_fence: Duration,
+    "stop-fence" stop_fence: duration = secs(60);
     /// How late after the intent the sender may still send.
-    pub stop_send_within: Duration,
+    "stop-send-within" stop_send_within: duration = secs(20);
     /// The stop call's own timeout.
-    pub stop_call_timeout: Duration,
+    "stop-call-timeout" stop_call_timeout: duration = secs(20);
     /// If one attempt sees an id more often than this, the pool is exhausted for the request.
-    pub sightings_max: u32,
+    "sightings-max" sightings_max: count = 5;
     /// How long a pool lease lives without renewal.
-    pub pool_lease: Duration,
+    "pool-lease" pool_lease: duration = secs(60);
     /// How often a pool lease is renewed.
-    pub pool_lease_renew: Duration,
+    "pool-lease-renew" pool_lease_renew: duration = secs(20);
     /// A machine younger than this, or under a live intent, never counts as an orphan.
-    pub reconcile_grace: Duration,
+    "reconcile-grace" reconcile_grace: duration = mins(10);
     /// How long a tombstone is kept.
-    pub tombstone_ttl: Duration,
+    "tombstone-ttl" tombstone_ttl: duration = days(7);
     /// How long a finished job row is kept.
-    pub job_row_ttl: Duration,
+    "job-row-ttl" job_row_ttl: duration = days(14);
     /// How long a mailbox item is kept after its last write.
-    pub mailbox_ttl: Duration,
+    "mailbox-ttl" mailbox_ttl: duration = days(7);
     /// How long a pool queue message is kept.
-    pub pool_queue_retention: Duration,
+    "pool-queue-retention" pool_queue_retention: duration = days(1);
     /// When a queued job must have a runner or a visible failure.
-    pub job_deadline: Duration,
+    "job-deadline" job_deadline: duration = mins(60);
     /// Launch attempts per job.
-    pub launch_attempts_max: u32,
-    /// First backoff between them; doubles, jittered.
-    pub launch_backoff: Duration,
+    "launch-attempts-max" launch_attempts_max: count = 5;
+    /// First backoff between launch attempts; doubles, jittered.
+    "launch-backoff" launch_backoff: duration = secs(5);
     /// When the sweep looks again at a job row that no worker holds.
-    pub row_look_again: Duration,
+    "row-look-again" row_look_again: duration = secs(15);
     /// How long a worker may hold a row in `assigning`.
-    pub row_lease: Duration,
+    "row-lease" row_lease: duration = secs(60);
     /// How often the worker renews that lease.
-    pub row_lease_renew: Duration,
+    "row-lease-renew" row_lease_renew: duration = secs(20);
     /// Owners one machine may serve.
-    pub uses_max: u32,
+    "uses-max" uses_max: count = 10;
     /// How old a machine may grow.
-    pub age_max: Duration,
+    "age-max" age_max: duration = hours(24);
     /// How far two clocks may differ before more than time is lost.
-    pub clock_skew: Duration,
+    "clock-skew" clock_skew: duration = secs(30);
     /// How long `provision` tries.
-    pub request_deadline: Duration,
-    /// The boot script arms it before everything else; the agent may only shorten it.
-    pub watchdog: Duration,
+    "request-deadline" request_deadline: duration = mins(10);
+    /// How long after its boot a machine powers itself off. The boot script arms this before everything
+    /// else; the agent may only shorten it.
+    "watchdog" watchdog: duration = hours(49);
     /// How long a capacity shortage is remembered.
-    pub shortage_memory: Duration,
+    "shortage-memory" shortage_memory: duration = mins(3);
     /// How long a coalescer waits for another call to join its batch.
-    pub coalesce_idle: Duration,
+    "coalesce-idle" coalesce_idle: duration = Duration::from_millis(35);
     /// How long a coalescer waits in total.
-    pub coalesce_max: Duration,
+    "coalesce-max" coalesce_max: duration = secs(1);
     /// How often a pool converges.
-    pub converge: Duration,
+    "converge" converge: duration = secs(30);
     /// How soon one record may be advertised again; doubles.
-    pub readvertise: Duration,
+    "readvertise" readvertise: duration = mins(2);
     /// How often the service looks for job rows that are due.
-    pub sweep: Duration,
+    "sweep" sweep: duration = secs(5);
     /// How often the service asks GitHub for changes that no webhook reported. Each time costs
     /// calls for every active repository.
-    pub find: Duration,
+    "find" find: duration = secs(60);
     /// How often the service reaps, reconciles and advertises again.
-    pub upkeep: Duration,
+    "upkeep" upkeep: duration = secs(30);
     /// How often the service checks whether the configuration has changed.
-    pub configuration: Duration,
+    "configuration" configuration: duration = secs(30);
     /// How long a process that is asked to end goes on with its unfinished work. Container runtimes
     /// kill a process half a minute after they asked it to end.
-    pub drain: Duration,
+    "drain" drain: duration = secs(25);
+}
+
+/// One number of [`Limits`].
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// Its key in `bullpen.toml`.
+    pub key: &'static str,
+    /// What it is, in a sentence or two; begins with a space.
+    pub doc: &'static str,
+    /// Where it is.
+    pub field: LimitField,
+}
+
+/// Where a number is, by its form in the file.
+#[derive(Clone, Copy, Debug)]
+pub enum LimitField {
+    /// A length of time above zero.
+    Duration(fn(&mut Limits) -> &mut Duration),
+    /// A count above zero.
+    Count(fn(&mut Limits) -> &mut u32),
 }
 
 impl Limits {
-    /// The default numbers.
-    pub const DEFAULT: Self = Self {
-        idle_released: mins(7),
-        idle_stopped: days(7),
-        hot_lifetime: mins(10),
-        hot_hard_end: mins(5),
-        not_claimable_before_deadline: secs(30),
-        claim_lease: mins(5),
-        claim_renew: secs(60),
-        assignment_acknowledged: secs(5),
-        registration: secs(10),
-        registration_stopped: secs(30),
-        first_beat_stopped: secs(90),
-        heartbeat: secs(5),
-        heartbeat_stale: secs(15),
-        warm_up: mins(10),
-        max_runtime_workflow: mins(30),
-        max_runtime_service: hours(6),
-        hard_cap: hours(24),
-        release_acknowledgement: secs(120),
-        release_retry: secs(10),
-        forge_patience: secs(20),
-        fleet_validation: secs(180),
-        requeue_delay: secs(3),
-        stop_fence: secs(60),
-        stop_send_within: secs(20),
-        stop_call_timeout: secs(20),
-        sightings_max: 5,
-        pool_lease: secs(60),
-        pool_lease_renew: secs(20),
-        reconcile_grace: mins(10),
-        tombstone_ttl: days(7),
-        job_row_ttl: days(14),
-        mailbox_ttl: days(7),
-        pool_queue_retention: days(1),
-        job_deadline: mins(60),
-        launch_attempts_max: 5,
-        launch_backoff: secs(5),
-        row_look_again: secs(15),
-        row_lease: secs(60),
-        row_lease_renew: secs(20),
-        uses_max: 10,
-        age_max: hours(24),
-        clock_skew: secs(30),
-        request_deadline: mins(10),
-        watchdog: hours(49),
-        shortage_memory: mins(3),
-        coalesce_idle: Duration::from_millis(35),
-        coalesce_max: secs(1),
-        converge: secs(30),
-        readvertise: mins(2),
-        sweep: secs(5),
-        find: secs(60),
-        upkeep: secs(30),
-        configuration: secs(30),
-        drain: secs(25),
-    };
-
     /// Checks the relations between the numbers. The error is the relation that does not hold.
     pub const fn check(&self) -> Result<(), BrokenRelation> {
         let relations = [

@@ -5,7 +5,8 @@
 //! They are in the collection [`COLLECTION`], except the tokens: those have a collection of their
 //! own, so that a policy can exclude it. All are versioned, and absent until the first refresh.
 //!
-//! Not here: storing them (`bullpen-engine`), or the inputs they come from (`bullpen`).
+//! Not here: storing them (`bullpen-engine`), the inputs they come from (`bullpen`), or the document
+//! of a fleet's site ([`crate::site`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::class::RunnerClass;
-use crate::ids::{ClassName, RunnerName, Zone};
+use crate::ids::{ClassName, RunnerName};
 use crate::limits::Limits;
 use crate::mailbox::Secret;
 use crate::time::Timestamp;
@@ -92,38 +93,6 @@ impl KeptTokens {
             expires_at: Timestamp::EPOCH,
         }
     }
-}
-
-/// Facts about the cloud that `refresh` stores, so that no launch has to ask for them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LaunchSite {
-    /// Tells this stack from an earlier stack of the same name, so that the cloud does not take its
-    /// launches for repeats.
-    pub born: String,
-    /// The id of the machines' role: together with a machine's own id it identifies its agent.
-    pub role_id: String,
-    /// The subnets, and the zone of each.
-    pub subnets: BTreeMap<String, Zone>,
-}
-
-impl LaunchSite {
-    /// Whether role and subnets are the same; `born` may differ.
-    pub fn is_where(&self, other: &Self) -> bool {
-        (&self.role_id, &self.subnets) == (&other.role_id, &other.subnets)
-    }
-
-    /// The site to store: `born` stays as the first refresh wrote it.
-    #[must_use]
-    pub fn over(self, before: Option<&Self>) -> Self {
-        match before {
-            Some(before) => Self { born: before.born.clone(), ..self },
-            None => self,
-        }
-    }
-}
-
-impl Kept for LaunchSite {
-    const NAME: &'static str = "ground";
 }
 
 /// The classes that have a queue.
@@ -208,17 +177,6 @@ pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
 mod tests {
     use super::*;
     use crate::samples::at;
-
-    #[test]
-    fn the_first_refresh_decides_when_the_stack_was_made() {
-        let site = |born: &str, role: &str| LaunchSite {
-            born: born.to_owned(),
-            role_id: role.to_owned(),
-            subnets: BTreeMap::new(),
-        };
-        assert_eq!(site("t0", "a").over(None), site("t0", "a"));
-        assert_eq!(site("t1", "b").over(Some(&site("t0", "a"))), site("t0", "b"));
-    }
 
     #[test]
     fn what_is_not_said_stays_as_it_was() {

@@ -1,19 +1,13 @@
 //! Tests of several processes with one database: claims, wake-ups, and writes of a killed process.
 //!
-//! Each test starts this test program again as its children, with only this test selected. The
-//! argument of `--skip` names the child's directory; the harness takes it for a test's name, and
-//! no test has that name.
-//!
-//! Not here: performance (`benches/contention.rs`).
+//! Not here: starting the children (`child`), or performance (`benches/contention.rs`).
 
 #![expect(clippy::unwrap_used, reason = "this file is a test, including its helper functions")]
 
 use std::collections::BTreeMap;
-use std::env;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::Write as _;
+use std::path::Path;
 use std::pin::pin;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use bullpen_core::ids::{Generation, JobId, MailboxKey, QueueName, Revision};
@@ -24,78 +18,25 @@ use bullpen_core::ports::{
     Written,
 };
 use bullpen_embedded::{SqliteLedger, SqliteMailbox, SqliteQueues};
+use child::{Process, child_directory, print_marked};
 use common::{NOW, StandingClock, claim, idle, store_idle, won};
 use futures_util::future::join_all;
 use tempfile::TempDir;
 
+#[path = "common/child.rs"]
+mod child;
 mod common;
 
 type Ledger = SqliteLedger<StandingClock>;
 
-/// The prefix of a child's own lines; the harness prints the other lines of its output.
-const MARK: &str = "child says:";
-
-/// The directory to work in, if this process is a child.
-fn child_directory() -> Option<PathBuf> {
-    let mut arguments = env::args().skip_while(|argument| argument != "--skip");
-    arguments.nth(1)?.strip_prefix("child in ").map(PathBuf::from)
+fn send(child: &mut Process, line: &str) {
+    writeln!(child.child.stdin.as_mut().unwrap(), "{line}").unwrap();
 }
 
-struct Process {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-}
-
-impl Process {
-    /// Runs `test` of this program again, as a child.
-    fn start(test: &str, directory: &Path) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture", "--test-threads=1", "--skip"])
-            .arg(format!("child in {}", directory.display()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, input, output }
-    }
-
-    fn send(&mut self, line: &str) {
-        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
-    }
-
-    /// The child's next line; `None` if it has ended.
-    fn receive(&mut self) -> Option<String> {
-        let mut line = String::new();
-        while self.output.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-            if let Some((_, text)) = line.split_once(MARK) {
-                return Some(text.trim().to_owned());
-            }
-            line.clear();
-        }
-        None
-    }
-
-    fn end(mut self) {
-        drop(self.input.take());
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Process {
-    /// Kills the child also if the test fails.
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-fn print_marked(text: &str) {
-    let mut output = std::io::stdout();
-    writeln!(output, "{MARK} {text}").unwrap();
-    output.flush().unwrap();
+/// Closes the child's input, and waits for its success.
+fn end(mut child: Process) {
+    drop(child.child.stdin.take());
+    assert!(child.child.wait().unwrap().success());
 }
 
 /// The parent's next line; `None` if the parent has closed the pipe.
@@ -130,7 +71,7 @@ async fn exactly_one_of_many_claimers_wins_each_round() {
     }
     for round in 0..ROUNDS {
         for (number, child) in children.iter_mut().enumerate() {
-            child.send(&format!("{} {number}", record.generation));
+            send(child, &format!("{} {number}", record.generation));
         }
         let wins: Vec<String> =
             children.iter_mut().map(|child| child.receive().expect("the child runs")).collect();
@@ -143,7 +84,7 @@ async fn exactly_one_of_many_claimers_wins_each_round() {
         record = won(ledger.replace(&claimed, &idle(&claimed)).await.unwrap());
     }
     for child in children {
-        child.end();
+        end(child);
     }
 }
 
@@ -180,16 +121,15 @@ async fn answered_writes_survive_a_kill() {
     let mut answered: BTreeMap<String, u64> = BTreeMap::new();
     for round in 0..5 {
         let mut child = Process::start(test, directory.path());
-        child.send(&round.to_string());
+        send(&mut child, &round.to_string());
         for _ in 0..200 + round * 37 {
             record_answer(&mut answered, &child.receive().expect("the child runs"));
         }
         // The child may be anywhere in a write.
-        child.child.kill().unwrap();
+        child.kill();
         while let Some(line) = child.receive() {
             record_answer(&mut answered, &line);
         }
-        child.child.wait().unwrap();
 
         let ledger = open(directory.path());
         for (job, revision) in &answered {
@@ -273,7 +213,7 @@ async fn a_waiting_process_is_woken_by_another() {
     });
     won(mailbox.post(&MailboxKey::new("i-1"), &order).await.unwrap());
     assert_eq!(child.receive().as_deref(), Some("7"));
-    child.end();
+    end(child);
 }
 
 async fn wait_twice(directory: &Path) {

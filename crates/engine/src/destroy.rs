@@ -11,7 +11,7 @@ use bullpen_core::claim::Deletion;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Authority, EndReason, InstanceEvent, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::ports::{Clock, Fault, Fleet, Forge, Ledger, MachineState, Ports};
+use bullpen_core::ports::{Clock, Fault, Fleet, Forge, Ledger, MachineState, Ports, Site};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -59,7 +59,7 @@ pub async fn destroy<P: Ports>(
         wait(stack, until, every).await?;
     }
     remove_runners(stack, &mut destroyed).await;
-    destroyed.dismantled = stack.ports.fleet().dismantle().await?;
+    destroyed.dismantled = stack.ports.site().dismantle().await?;
     Ok(destroyed)
 }
 
@@ -74,7 +74,7 @@ pub async fn destroy_unrecorded<P: Ports>(
         wait(stack, until, every).await?;
     }
     remove_runners(stack, &mut destroyed).await;
-    destroyed.dismantled = stack.ports.fleet().dismantle().await?;
+    destroyed.dismantled = stack.ports.site().dismantle().await?;
     Ok(destroyed)
 }
 

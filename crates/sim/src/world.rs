@@ -71,6 +71,7 @@ impl Ports for SimPorts {
     type Queues = QueuesModel;
     type Mailbox = MailboxModel;
     type Fleet = FleetModel;
+    type Site = FleetModel;
     type Forge = ForgeModel;
     type Clock = SimClock;
     type Ids = SimIds;
@@ -85,6 +86,9 @@ impl Ports for SimPorts {
         &self.mailbox
     }
     fn fleet(&self) -> &FleetModel {
+        &self.fleet
+    }
+    fn site(&self) -> &FleetModel {
         &self.fleet
     }
     fn forge(&self) -> &ForgeModel {

@@ -290,6 +290,9 @@ mod strong {
     mod fleet {
         bullpen_sim::fleet_contract!(crate::StrongFleet);
     }
+    mod site {
+        bullpen_sim::site_contract!(crate::StrongFleet);
+    }
     mod forge {
         bullpen_sim::forge_contract!(crate::CalmForge);
     }
@@ -313,5 +316,8 @@ mod weak {
     }
     mod fleet {
         bullpen_sim::fleet_contract!(crate::WeakFleet);
+    }
+    mod site {
+        bullpen_sim::site_contract!(crate::WeakFleet);
     }
 }

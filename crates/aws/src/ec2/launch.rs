@@ -22,12 +22,12 @@ use aws_sdk_ec2::types::{
 use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, Zone};
-use bullpen_core::parameters::LaunchSite;
 use bullpen_core::ports::Fault;
 use bullpen_core::request::TypePattern;
 use bullpen_core::spec_hash::digest_hex;
 
 use super::settings::Ec2Settings;
+use super::site::LaunchSite;
 use super::template::VERSION;
 use super::{answers, tags};
 use crate::fault::{PLACES, by_code};
@@ -79,6 +79,7 @@ pub(super) fn call(
     fitting: &[InstanceType],
 ) -> Option<CreateFleetInputBuilder> {
     let overrides: Vec<_> = site
+        .facts
         .subnets
         .iter()
         .filter(|(subnet, _)| settings.subnets.contains(subnet))
@@ -264,7 +265,7 @@ pub(super) struct LaunchedInstance {
 pub(super) fn launched(answer: &CreateFleetOutput, site: &LaunchSite) -> Vec<LaunchedInstance> {
     let of_group = |group: &CreateFleetInstance| -> Vec<LaunchedInstance> {
         let zone = group.availability_zone().map(Zone::new);
-        let subnet = group.subnet_id().and_then(|subnet| site.subnets.get(subnet).cloned());
+        let subnet = group.subnet_id().and_then(|subnet| site.facts.subnets.get(subnet).cloned());
         let place = place(group.launch_template_and_overrides(), site);
         let zone = zone.or(subnet).or_else(|| place.and_then(|(zone, _)| zone));
         let (Some(zone), Some(instance_type)) = (zone, group.instance_type()) else {
@@ -290,7 +291,7 @@ type Place = (Option<Zone>, Option<InstanceType>);
 
 fn place(of: Option<&LaunchTemplateAndOverridesResponse>, site: &LaunchSite) -> Option<Place> {
     let overrides = of?.overrides()?;
-    let subnet = overrides.subnet_id().and_then(|subnet| site.subnets.get(subnet).cloned());
+    let subnet = overrides.subnet_id().and_then(|subnet| site.facts.subnets.get(subnet).cloned());
     let zone = overrides.availability_zone().map(Zone::new).or(subnet);
     Some((zone, overrides.instance_type().map(|name| InstanceType::new(name.as_str()))))
 }
@@ -301,7 +302,7 @@ pub(super) struct LaunchRefusals {
     /// The shortages that name a type and a zone.
     pub(super) shortages: Vec<Offering>,
     /// The first shortage in words: EC2's code and what to do.
-    pub(super) said: Option<String>,
+    pub(super) explanation: Option<String>,
     /// The first error that is not a shortage.
     pub(super) refusal: Option<Fault>,
 }
@@ -316,7 +317,7 @@ pub(super) fn refusals(answer: &CreateFleetOutput, site: &LaunchSite) -> LaunchR
             refusals.refusal = refusals.refusal.or_else(|| Some(refusal_fault(error)));
             continue;
         }
-        refusals.said = refusals.said.or_else(|| answers::short_for(code));
+        refusals.explanation = refusals.explanation.or_else(|| answers::short_for(code));
         let place = place(error.launch_template_and_overrides(), site);
         if let Some((Some(zone), Some(instance_type))) = place {
             shortages.insert(Offering { usage: usage(error.lifecycle()), instance_type, zone });

@@ -19,17 +19,19 @@ use bullpen_agent::machine::{MailboxPlace, RunnerProgram, UserData};
 use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, IntentId};
-use bullpen_core::parameters::LaunchSite;
 use bullpen_core::ports::{
-    Clock, Fault, Fleet, Launched, Machine, MachineState, StartOutcome, StopOrder, Tag, Tags,
+    Clock, Fault, Fleet, Launched, LearnedSite, Machine, MachineState, Site, StartOutcome,
+    StopOrder, Tag, Tags,
 };
 use bullpen_core::rates::Rates;
+use bullpen_core::site::SiteDocument;
 use bullpen_core::time::Timestamp;
 
 use crate::boot;
 use crate::config::timeouts;
 use launch::{LaunchRefusals, LaunchedInstance};
 use settings::Ec2Settings;
+use site::LaunchSite;
 use template::Template;
 use types::Types;
 
@@ -41,6 +43,7 @@ mod launch;
 mod machines;
 mod prepare;
 pub mod settings;
+pub mod site;
 pub mod tags;
 mod template;
 mod types;
@@ -93,14 +96,13 @@ impl<C: Clock> Ec2Fleet<C> {
         let timeouts = timeouts(CALL_TIMEOUT);
         let ec2 = aws_sdk_ec2::config::Builder::from(config).timeout_config(timeouts.clone());
         let iam = aws_sdk_iam::config::Builder::from(config).timeout_config(timeouts);
-        let site = RwLock::new(settings.ground.clone());
         Self {
             client: Client::from_conf(ec2.build()),
             iam: aws_sdk_iam::Client::from_conf(iam.build()),
             settings,
             user_data: user_data.into(),
             clock,
-            site,
+            site: RwLock::default(),
             asked: prepare::LastAsked::default(),
             used: Mutex::default(),
             looked_for: Mutex::default(),
@@ -115,6 +117,10 @@ impl<C: Clock> Ec2Fleet<C> {
             let text = "subnets and role of this stack are not known yet: run `bullpen refresh`";
             Fault::Denied(text.to_owned())
         })
+    }
+
+    fn use_site(&self, site: LaunchSite) {
+        *self.site.write().unwrap_or_else(PoisonError::into_inner) = Some(site);
     }
 
     /// The launch template for a class. Asks EC2 only if the image has no fixed id.
@@ -132,7 +138,7 @@ impl<C: Clock> Ec2Fleet<C> {
         };
         let mut payload = self.user_data.clone().ok_or_else(missing)?.of_class(&class.scripts);
         if let MailboxPlace::DynamoDb { key, .. } = &mut payload.mailbox {
-            *key = Some(format!("{}:{{instance}}", site.role_id));
+            *key = Some(format!("{}:{{instance}}", site.facts.role_id));
         }
         if let RunnerProgram::Image { download, .. } = &mut payload.runner {
             *download = self.settings.runners.get(&class.architecture).cloned();
@@ -154,7 +160,7 @@ impl<C: Clock> Ec2Fleet<C> {
 
     async fn launch_fleet(&self, request: &LaunchRequest) -> Result<Launched, Fault> {
         let site = self.site()?;
-        if !self.settings.subnets.iter().any(|subnet| site.subnets.contains_key(subnet)) {
+        if !self.settings.subnets.iter().any(|subnet| site.facts.subnets.contains_key(subnet)) {
             let text = "none of `subnets` under [aws] is known to this stack yet: run \
                         `bullpen refresh`";
             return Err(Fault::Denied(text.to_owned()));
@@ -238,17 +244,18 @@ impl<C: Clock> Ec2Fleet<C> {
         site: &LaunchSite,
     ) -> Result<Launched, Fault> {
         let launched = launch::launched(answer, site);
-        let LaunchRefusals { shortages, said, refusal } = launch::refusals(answer, site);
-        let said = match (said, refusal) {
+        let LaunchRefusals { shortages, explanation, refusal } = launch::refusals(answer, site);
+        let explanation = match (explanation, refusal) {
             // Under this token EC2 would repeat its answer, so a transient fault is left to the
             // next launch.
             (None, Some(fault)) if launched.is_empty() && !fault.is_transient() => {
                 return Err(fault);
             }
-            (said, Some(fault)) if launched.is_empty() => {
-                Some(said.map_or_else(|| fault.to_string(), |said| format!("{said}; {fault}")))
-            }
-            (said, _) => said,
+            (explanation, Some(fault)) if launched.is_empty() => Some(explanation.map_or_else(
+                || fault.to_string(),
+                |explanation| format!("{explanation}; {fault}"),
+            )),
+            (explanation, _) => explanation,
         };
         // Usually all types are known by now. If EC2 fails here, the engine repeats the whole
         // launch, and EC2 gives the same answer.
@@ -256,7 +263,7 @@ impl<C: Clock> Ec2Fleet<C> {
         self.types.load(&self.client, names).await?;
         let machine = |one: &LaunchedInstance| self.machine(one, request, site);
         let machines = launched.iter().map(machine).collect::<Result<_, Fault>>()?;
-        Ok(Launched { machines, shortages, said })
+        Ok(Launched { machines, shortages, explanation })
     }
 
     fn machine(
@@ -284,7 +291,7 @@ impl<C: Clock> Ec2Fleet<C> {
             zone: one.zone.clone(),
             usage: one.usage,
             launched_at: self.clock.now(),
-            mailbox: machines::mailbox(&site.role_id, &one.id),
+            mailbox: machines::mailbox(&site.facts.role_id, &one.id),
             tags: Tags::default(),
         })
     }
@@ -313,7 +320,7 @@ impl<C: Clock> Ec2Fleet<C> {
 
     async fn machines_of(&self, instances: Vec<Instance>) -> Result<Vec<Machine>, Fault> {
         // A process without a launch site has launched nothing and only lists.
-        let role_id = self.site().map(|site| site.role_id).unwrap_or_default();
+        let role_id = self.site().map(|site| site.facts.role_id).unwrap_or_default();
         let ours = |instance: &Instance| {
             let stack = tags::value(instance.tags(), tags::STACK);
             stack == Some(self.settings.stack.to_string().as_str())
@@ -388,16 +395,25 @@ impl<C: Clock> Fleet for Ec2Fleet<C> {
         self.machines_of(found).await
     }
 
+    fn shows_within(&self) -> Duration {
+        self.settings.shown_within
+    }
+}
+
+impl<C: Clock> Site for Ec2Fleet<C> {
+    fn recall(&self, kept: &SiteDocument) -> Result<(), Fault> {
+        self.use_site(LaunchSite::read(kept)?);
+        Ok(())
+    }
+
     async fn learn(
         &self,
         born: &str,
-        kept: Option<&LaunchSite>,
-    ) -> Result<Option<LaunchSite>, Fault> {
-        self.learn_site(born, kept).await.map(Some)
-    }
-
-    fn shows_within(&self) -> Duration {
-        self.settings.shown_within
+        kept: Option<&SiteDocument>,
+    ) -> Result<Option<LearnedSite>, Fault> {
+        let kept = kept.map(LaunchSite::read).transpose()?;
+        let site = self.learn_site(born, kept.as_ref()).await?;
+        Ok(Some(site.learned()))
     }
 
     async fn prepare(&self, classes: &[RunnerClass], really: bool) -> Result<Vec<String>, Fault> {

@@ -7,17 +7,17 @@
 //! Not here: permissions, quotas and clocks ([`crate::doctor`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use aws_sdk_ec2::types::{LaunchTemplate, LaunchTemplateVersion, ResourceType, TagSpecification};
 use bullpen_core::class::RunnerClass;
 use bullpen_core::ids::Zone;
-use bullpen_core::parameters::LaunchSite;
 use bullpen_core::ports::{Clock, Fault};
 use bullpen_core::time::Timestamp;
 
 use super::labelled::{self, LABELLED_MAX};
+use super::site::{Facts, LaunchSite};
 use super::template::{Template, VERSION};
 use super::{Ec2Fleet, NO_TEMPLATE, answers, lock, tags};
 use crate::fault::judge;
@@ -50,7 +50,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let site = match self.site() {
             Ok(known)
                 if asked_at.is_some_and(|at| self.is_recent(at))
-                    && kept.is_some_and(|kept| known.is_where(kept)) =>
+                    && kept.is_some_and(|kept| known.facts == kept.facts) =>
             {
                 LaunchSite { born: born.to_owned(), ..known }
             }
@@ -60,7 +60,7 @@ impl<C: Clock> Ec2Fleet<C> {
                 site
             }
         };
-        *self.site.write().unwrap_or_else(PoisonError::into_inner) = Some(site.clone());
+        self.use_site(site.clone());
         Ok(site)
     }
 
@@ -74,7 +74,7 @@ impl<C: Clock> Ec2Fleet<C> {
         let groups = self.group_networks().await?;
         one_network(&networks, &groups)?;
         let subnets = networks.into_iter().map(|(subnet, place)| (subnet, place.zone)).collect();
-        Ok(LaunchSite { born: born.to_owned(), role_id, subnets })
+        Ok(LaunchSite { born: born.to_owned(), facts: Facts { role_id, subnets } })
     }
 
     /// The id of the role of the instance profile, which agents act as.

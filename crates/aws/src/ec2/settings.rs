@@ -9,7 +9,6 @@ use std::time::Duration;
 use bullpen_core::class::Architecture;
 use bullpen_core::download::Download;
 use bullpen_core::ids::ImageName;
-use bullpen_core::parameters::LaunchSite;
 
 use crate::names::StackName;
 
@@ -47,8 +46,6 @@ pub struct Ec2Settings {
     pub metadata_hops: u8,
     /// How many percent a type may cost above the cheapest that would do.
     pub price_protection: u32,
-    /// The launch site that `refresh` found; without it nothing can be launched.
-    pub ground: Option<LaunchSite>,
 }
 
 impl Ec2Settings {

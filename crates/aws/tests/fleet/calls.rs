@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bullpen_aws::LaunchSite;
 use bullpen_core::class::Usage;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::parameters::LaunchSite;
-use bullpen_core::ports::{Fleet as _, Launched, Tag};
+use bullpen_core::ports::{Fleet as _, Launched, Site as _, Tag};
+use bullpen_core::site::SiteDocument;
 use bullpen_faulty::{Fault, Plan, longest_chain};
 
 use crate::world::{Fleet, HOUR, World, block_on, class, every, ids, request};
@@ -170,17 +171,19 @@ fn a_process_looks_its_launch_site_and_templates_up_once_an_hour() {
     block_on(async {
         let world = World::bare().await;
         let (fleet, mut counter) = (world.fleet(), CallCounter::new(&world));
-        let refresh = async |kept: Option<&LaunchSite>| {
+        let refresh = async |kept: Option<&SiteDocument>| {
             let site = fleet.learn("2026-01-05", kept).await.expect("a valid launch site");
             let changes = fleet.prepare(&[class()], true).await.expect("a template").len();
-            (site.expect("a launch site"), changes)
+            (site.expect("a launch site").document, changes)
         };
         let (site, changes) = refresh(None).await;
         assert_eq!(changes, 1);
         assert!(counter.since().iter().any(|(name, _)| name == "CreateLaunchTemplate"));
         assert_eq!(refresh(Some(&site)).await, (site.clone(), 0));
         counter.assert_calls(&[], "looked up a moment ago");
-        let other = LaunchSite { role_id: "AROAOTHER".to_owned(), ..site.clone() };
+        let mut facts = LaunchSite::read(&site).expect("EC2's own").facts;
+        facts.role_id = "AROAOTHER".to_owned();
+        let other = SiteDocument::new(&site.born, &facts);
         assert_eq!(refresh(Some(&other)).await, (site.clone(), 0), "the stored site is wrong");
         assert_eq!(counter.since().len(), 3, "the role, the subnets, the groups");
         world.advance(HOUR);

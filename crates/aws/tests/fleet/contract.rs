@@ -1,4 +1,4 @@
-//! The contract suite of the `Fleet` port on the test EC2.
+//! The contract suites of the `Fleet` and the `Site` port on the test EC2.
 //!
 //! Not here: behaviour beyond the port's promises (the other modules).
 
@@ -83,3 +83,4 @@ impl FleetHarness for OnEc2 {
 }
 
 bullpen_sim::fleet_contract!(OnEc2);
+bullpen_sim::site_contract!(OnEc2);

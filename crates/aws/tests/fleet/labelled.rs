@@ -9,7 +9,7 @@ use aws_sdk_ec2::types::{RequestLaunchTemplateData, ResourceType, TagSpecificati
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::ClassName;
 use bullpen_core::labels::volume::Volume;
-use bullpen_core::ports::{Clock as _, Fault, Fleet as _};
+use bullpen_core::ports::{Clock as _, Fault, Fleet as _, Site as _};
 use bullpen_core::time::Timestamp;
 
 use crate::world::{Fleet, HOUR, IMAGE, World, block_on, class, request};

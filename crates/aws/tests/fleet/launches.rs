@@ -73,7 +73,7 @@ fn a_quota_that_is_used_up_is_a_shortage() {
         let wanted = LaunchRequest { usage: Usage::Spot, ..request("n-2", 1) };
         let launched = world.fleet().launch(&wanted).await.expect("EC2 answered");
         assert_eq!((launched.machines.len(), short(&launched)), (0, every(Usage::Spot)));
-        let hint = launched.said.expect("a hint for the operator");
+        let hint = launched.explanation.expect("a hint for the operator");
         assert!(hint.contains("Spot") && hint.contains("quota"), "{hint}");
     });
 }

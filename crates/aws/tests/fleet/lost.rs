@@ -128,8 +128,7 @@ fn a_machine_that_ec2_does_not_show_for_long_was_never_launched() {
 fn a_template_whose_answer_is_lost_is_created_once() {
     block_on(async {
         let mut world = World::bare().await;
-        let fleet = world.fleet();
-        world.settings.ground = fleet.learn("2026-01-05", None).await.expect("a launch site");
+        let fleet = world.learned().await;
         world.proxy.fail_next("CreateLaunchTemplate", OnTheWire::AnswerLost);
         fleet.launch(&request("n-1", 2)).await.expect_err("the answer is lost");
         assert!(world.instances().await.is_empty());

@@ -2,9 +2,11 @@
 //!
 //! Not here: permissions, which the test EC2 does not know.
 
+use bullpen_aws::LaunchSite;
 use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::LaunchRequest;
-use bullpen_core::ports::{Fault, Fleet as _};
+use bullpen_core::ports::{Fault, Fleet as _, Site as _};
+use bullpen_core::site::SiteDocument;
 
 use crate::world::{IMAGE, World, block_on, class, denial, request};
 
@@ -90,8 +92,10 @@ fn a_subnet_of_another_network_is_named_by_a_launch() {
         let mut world = World::new().await;
         let other = foreign_subnet(&world).await;
         world.settings.subnets = vec![other.clone()];
-        let ground = world.settings.ground.as_mut().expect("a launch site");
-        ground.subnets.insert(other.clone(), "us-east-1c".into());
+        let site = world.site.take().expect("a launch site");
+        let mut facts = LaunchSite::read(&site).expect("EC2's own").facts;
+        facts.subnets.insert(other.clone(), "us-east-1c".into());
+        world.site = Some(SiteDocument::new(&site.born, &facts));
         let why = denial(world.fleet().launch(&request("n-1", 1)).await);
         assert!(why.contains(&other) && why.contains("[aws]"), "{why}");
         assert!(world.instances().await.is_empty());

@@ -20,8 +20,11 @@ use bullpen_aws::{Ec2Fleet, Ec2Settings, SHOWN_WITHIN, SdkConfig, StackName, con
 use bullpen_core::class::{Architecture, RunnerClass, Usage};
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{ImageName, InstanceId, InstanceType, IntentId, SpecHash, StopOp, Zone};
-use bullpen_core::ports::{Clock as _, Fault, Fleet as _, Machine, MachineState, StopOrder};
+use bullpen_core::ports::{
+    Clock as _, Fault, Fleet as _, Machine, MachineState, Site as _, StopOrder,
+};
 use bullpen_core::request::TypePattern;
+use bullpen_core::site::SiteDocument;
 use bullpen_faulty::ec2::{Admin, Options};
 use bullpen_faulty::{Ec2, Plan, Proxy};
 use bullpen_sim::clock::ManualClock;
@@ -76,6 +79,8 @@ pub(crate) struct World {
     pub(crate) proxy: Proxy,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) settings: Ec2Settings,
+    /// What `refresh` has kept of the site.
+    pub(crate) site: Option<SiteDocument>,
     /// The fleet's configuration; its calls go through the proxy.
     config: SdkConfig,
     /// The test's own client; its calls bypass the proxy and are not counted.
@@ -92,17 +97,23 @@ impl World {
         let client = aws_sdk_ec2::Client::new(&direct);
         let settings = settings(&client).await;
         let config = configured(&proxy.url()).await;
-        Self { server, proxy, clock: ManualClock::new(), settings, config, client }
+        Self { server, proxy, clock: ManualClock::new(), settings, site: None, config, client }
     }
 
     /// A world after `refresh`.
     pub(crate) async fn new() -> Self {
         let mut world = Self::bare().await;
-        let fleet = world.fleet();
-        let ground = fleet.learn("2026-01-05", None).await.expect("a launch site");
-        world.settings.ground = ground;
+        let fleet = world.learned().await;
         fleet.prepare(&[class()], true).await.expect("a launch template");
         world
+    }
+
+    /// The fleet that learned the site, which all fleets after it recall.
+    pub(crate) async fn learned(&mut self) -> Fleet {
+        let fleet = self.fleet();
+        let learned = fleet.learn("2026-01-05", None).await.expect("a launch site");
+        self.site = learned.map(|learned| learned.document);
+        fleet
     }
 
     /// The fleet of another process.
@@ -114,7 +125,11 @@ impl World {
         let runner = RunnerProgram::Directory(PathBuf::from("/opt/runner"));
         let user_data =
             UserData::new(PathBuf::from("/mailbox"), "https://github.com/octo".into(), runner);
-        Ec2Fleet::new(&self.config, settings, user_data, Arc::clone(&self.clock))
+        let fleet = Ec2Fleet::new(&self.config, settings, user_data, Arc::clone(&self.clock));
+        if let Some(site) = &self.site {
+            fleet.recall(site).expect("EC2's own document");
+        }
+        fleet
     }
 
     pub(crate) fn admin(&self) -> &Admin {
@@ -218,7 +233,6 @@ async fn settings(client: &aws_sdk_ec2::Client) -> Ec2Settings {
         docker: false,
         metadata_hops: 1,
         price_protection: 100,
-        ground: None,
     }
 }
 

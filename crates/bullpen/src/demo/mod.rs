@@ -22,6 +22,7 @@ use crate::inputs::{CommonArgs, CommonInputs, Environment, GithubArgs, StackArgs
 use crate::render;
 use crate::runtime::{self, Runtime, RuntimePlan};
 use crate::signals::{EndSignal, Signals};
+use crate::table::count;
 use crate::workflow::destroy::tear_down;
 use crate::workflow::{Failure, fresh_name, run_command};
 
@@ -184,6 +185,7 @@ async fn end(runtime: Runtime, place: &Path) -> Result<usize, Failure> {
     })?;
     let removed = fs::remove_dir_all(place);
     removed.map_err(|error| failed(format!("could not remove {}: {error}", place.display())))?;
-    render::talk(&format!("{} machines ended, the state is removed", destroyed.machines.len()));
+    let machines = count(destroyed.machines.len(), "machine");
+    render::talk(&format!("{machines} ended, the state is removed"));
     Ok(destroyed.machines.len())
 }

@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 
 use bullpen_aws::doctor::{identity, permissions, quota};
-use bullpen_aws::setup;
+use bullpen_aws::{LaunchSite, setup};
 use bullpen_core::class::{Architecture, RunnerClass, Usage};
 use bullpen_core::ids::{RunnerGroup, Zone};
 use bullpen_core::parameters::Parameters;
-use bullpen_core::ports::{Clock as _, Fault, Fleet as _, Ports, Queues as _};
+use bullpen_core::ports::{Clock as _, Fault, LearnedSite, Ports, Queues as _, Site as _};
 
 use super::verdict::{self, Check, Verdict};
 use super::{PortChecks, isolation, named_groups, no_state, runner};
@@ -149,10 +149,12 @@ async fn queues<P: Ports>(runtime: &Runtime<P>) -> Check {
 /// network.
 async fn launch_site<P: Ports>(runtime: &Runtime<P>) -> Check {
     let name = "role and network";
-    match runtime.stack.ports.fleet().learn("", None).await {
-        Ok(Some(found)) => {
-            let zones: BTreeSet<&Zone> = found.subnets.values().collect();
-            let (role, count) = (&found.role_id, found.subnets.len());
+    let learned = runtime.stack.ports.site().learn("", None).await;
+    let read = |learned: LearnedSite| LaunchSite::read(&learned.document);
+    match learned.and_then(|learned| learned.map(read).transpose()) {
+        Ok(Some(LaunchSite { facts, .. })) => {
+            let zones: BTreeSet<&Zone> = facts.subnets.values().collect();
+            let (role, count) = (&facts.role_id, facts.subnets.len());
             Check::fine(name, format!("role {role}; {count} subnets in {} zones", zones.len()))
         }
         Ok(None) => Check::fine(name, "not needed"),
@@ -164,7 +166,7 @@ async fn launch_site<P: Ports>(runtime: &Runtime<P>) -> Check {
 /// date.
 async fn template<P: Ports>(runtime: &Runtime<P>, class: &RunnerClass) -> Check {
     let name = format!("class {}", class.name);
-    match runtime.stack.ports.fleet().prepare(std::slice::from_ref(class), false).await {
+    match runtime.stack.ports.site().prepare(std::slice::from_ref(class), false).await {
         Ok(would) if would.iter().any(|what| !what.starts_with("removed")) => {
             Check::warning(name, "its launch template is out of date", REFRESH)
         }

@@ -163,7 +163,7 @@ struct PortChecks {
 /// Every runner group that a configuration names.
 fn named_groups(config: Option<&Config>) -> BTreeSet<RunnerGroup> {
     let Some(config) = config else { return BTreeSet::new() };
-    let pools = config.pools.values().filter_map(|pool| pool.group.clone());
+    let pools = config.pools.values().filter_map(|pool| pool.own.group.clone());
     let runners = config.runners.values().filter_map(|runner| runner.group.clone());
     let groups = &config.labels.groups;
     let labels = groups.all.iter().chain(groups.repositories.values()).cloned();

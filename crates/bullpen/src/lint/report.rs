@@ -3,13 +3,14 @@
 //! Not here: printing.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 use bullpen_core::config::Finding;
 use bullpen_core::severity::Severity;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::Checked;
+use crate::table;
 
 fn all(checked: &[Checked]) -> impl Iterator<Item = (&str, &Finding)> {
     checked.iter().flat_map(|file| file.findings.iter().map(|found| (file.path.as_str(), found)))
@@ -26,14 +27,12 @@ pub(super) fn text(checked: &[Checked]) -> impl Iterator<Item = String> {
 
 /// The counts in one line.
 pub(super) fn summary(checked: &[Checked]) -> String {
-    let number =
-        |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     format!(
         "{}: {}, {}, {}",
-        number(checked.len(), "file"),
-        number(count(checked, Severity::Error), "error"),
-        number(count(checked, Severity::Warning), "warning"),
-        number(count(checked, Severity::Note), "note"),
+        table::count(checked.len(), "file"),
+        table::count(count(checked, Severity::Error), "error"),
+        table::count(count(checked, Severity::Warning), "warning"),
+        table::count(count(checked, Severity::Note), "note"),
     )
 }
 
@@ -99,17 +98,13 @@ pub(super) fn sarif(checked: &[Checked]) -> Value {
     })
 }
 
-/// A path as a URI reference: escapes everything but letters, digits and a few marks.
+/// What is escaped in a URI reference: all but letters, digits and a few marks.
+const ESCAPED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'_').remove(b'-').remove(b'~');
+
+/// A path as a URI reference.
 fn uri(path: &str) -> String {
-    let mut uri = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            write!(uri, "%{byte:02X}").expect("writing to a string");
-        }
-    }
-    uri
+    utf8_percent_encode(path, ESCAPED).to_string()
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use crate::exit::Exit;
 use crate::inputs::{CommonArgs, Environment};
 use crate::render;
 use crate::runtime::GithubAccess;
+use crate::table::count;
 use crate::workflow::Failure;
 
 /// The number of last actions that the text shows.
@@ -217,7 +218,7 @@ impl PoolSummary {
             add(if index == 0 { "waits" } else { "" }, &note.to_string());
         }
         if let Some(due @ 1..) = self.due {
-            let due = if due == 1 { "1 action".to_owned() } else { format!("{due} actions") };
+            let due = count(due, "action");
             add("due", &format!("{due}: see `bullpen pools plan {}`", self.name));
         }
         for (index, action) in self.last_actions.iter().take(ACTIONS_SHOWN).enumerate() {

@@ -148,6 +148,5 @@ fn settings(
         docker: *docker,
         metadata_hops: *metadata_hops,
         price_protection: *price_protection,
-        ground: machine.launch_site.clone(),
     }
 }

@@ -5,7 +5,7 @@
 use bullpen_aws::setup;
 use bullpen_core::class::RunnerClass;
 use bullpen_core::parameters::Parameters;
-use bullpen_core::ports::{Fault, Fleet as _};
+use bullpen_core::ports::{Fault, Site as _};
 use bullpen_engine::refresh::StepReport;
 
 use super::aws::AwsSite;
@@ -46,14 +46,12 @@ async fn in_ec2(
     classes: &[RunnerClass],
 ) -> Result<[StepReport; 2], RuntimeError> {
     let place = site.stores(site.region()).place;
-    let machine =
-        MachineSettings { place, limits: &plan.file.limits, parameters, launch_site: None };
+    let machine = MachineSettings { place, limits: &plan.file.limits, parameters };
     let profile = ec2::configured(plan.file, &plan.common.stack)?;
     let fleet = ec2::fleet(plan, site, profile, &machine);
     let message = |fault: Fault| fault.to_string();
-    let learned = fleet.learn("", None).await.map_err(message).map(|site| {
-        let count = site.map_or(0, |site| site.subnets.len());
-        vec![format!("learn the role and {count} subnets")]
+    let learned = fleet.learn("", None).await.map_err(message).map(|learned| {
+        learned.into_iter().map(|learned| format!("learn {}", learned.what)).collect()
     });
     let templates = fleet.prepare(classes, false).await.map_err(message);
     Ok([

@@ -19,9 +19,12 @@ use bullpen_core::config::{Config, Stack as StackFile};
 use bullpen_core::creation::{Ceiling, Scope as CeilingScope};
 use bullpen_core::ids::{ClassName, Repository, SpecHash};
 use bullpen_core::limits::Limits;
-use bullpen_core::parameters::{COLLECTION, Kept, KeptTokens, LaunchSite, Parameters, decode};
+use bullpen_core::parameters::{COLLECTION, Kept, KeptTokens, Parameters, decode};
 use bullpen_core::pool::StackBase;
-use bullpen_core::ports::{Clock as _, Document, Fault, Fleet, Ledger, Mailbox, Ports, Queues};
+use bullpen_core::ports::{
+    Clock as _, Document, Fault, Fleet, Ledger, Mailbox, Ports, Queues, Site,
+};
+use bullpen_core::site::SiteDocument;
 use bullpen_core::spec_hash::{HashedRunner, MachineSpec, spec_hash};
 use bullpen_embedded::fleet::{FleetError, ProcessFleet};
 use bullpen_embedded::system::{SystemClock, SystemIds};
@@ -69,11 +72,12 @@ pub(crate) type EmbeddedPorts = RuntimePorts<
     ProcessFleet<SystemClock>,
 >;
 
-impl<L: Ledger, Q: Queues, M: Mailbox, F: Fleet> Ports for RuntimePorts<L, Q, M, F> {
+impl<L: Ledger, Q: Queues, M: Mailbox, F: Fleet + Site> Ports for RuntimePorts<L, Q, M, F> {
     type Ledger = L;
     type Queues = Q;
     type Mailbox = M;
     type Fleet = F;
+    type Site = F;
     type Forge = GithubAccess;
     type Clock = SystemClock;
     type Ids = SystemIds;
@@ -88,6 +92,9 @@ impl<L: Ledger, Q: Queues, M: Mailbox, F: Fleet> Ports for RuntimePorts<L, Q, M,
         &self.mailbox
     }
     fn fleet(&self) -> &F {
+        &self.fleet
+    }
+    fn site(&self) -> &F {
         &self.fleet
     }
     fn forge(&self) -> &GithubAccess {
@@ -115,8 +122,8 @@ pub(crate) struct Runtime<P = EmbeddedPorts> {
     pub(crate) repository: Option<Repository>,
     /// The region of the machines, if they have one.
     pub(crate) region: Option<String>,
-    /// Whether the ledger has a launch site.
-    pub(crate) has_launch_site: bool,
+    /// Whether the ledger has a site's document.
+    pub(crate) has_site: bool,
     /// The stores that building the runtime created, in words.
     pub(crate) created: Vec<String>,
 }
@@ -291,7 +298,7 @@ impl From<IfMissing> for Reading {
 }
 
 /// Builds a runtime from an engine's stores and a fleet.
-async fn assemble<L: Ledger, Q: Queues, M: Mailbox, F: Fleet>(
+async fn assemble<L: Ledger, Q: Queues, M: Mailbox, F: Fleet + Site>(
     plan: &RuntimePlan<'_>,
     stores: Stores<L, Q, M>,
     clock: Arc<SystemClock>,
@@ -310,16 +317,17 @@ async fn assemble<L: Ledger, Q: Queues, M: Mailbox, F: Fleet>(
         (Reading::Kept, None) => kept_tokens(&ledger, &documents).await?,
         _ => None,
     };
-    let launch_site = kept::<LaunchSite>(&documents)?;
-    let has_launch_site = launch_site.is_some();
+    let site = kept::<SiteDocument>(&documents)?;
     let mut limits = plan.file.limits.clone();
     parameters.applied_to(&mut limits);
     let github = &plan.common.github;
     let forge = GithubAccess::open(github, &plan.file.name, tokens, &clock)?;
     let foundation = foundation(&parameters, base, plan.file);
     let hash = hash_of(&foundation);
-    let fleet =
-        fleet(MachineSettings { place, limits: &limits, parameters: &parameters, launch_site })?;
+    let fleet = fleet(MachineSettings { place, limits: &limits, parameters: &parameters })?;
+    if let Some(site) = &site {
+        fleet.recall(site).map_err(RuntimeError::Parameters)?;
+    }
     let ids = SystemIds::new();
     let removal_token = forge.removal_token();
     let ports = RuntimePorts { ledger, queues, mailbox, fleet, forge, clock, ids };
@@ -339,7 +347,7 @@ async fn assemble<L: Ledger, Q: Queues, M: Mailbox, F: Fleet>(
         foundation,
         repository,
         region,
-        has_launch_site,
+        has_site: site.is_some(),
         created,
     })
 }
@@ -349,8 +357,6 @@ struct MachineSettings<'a> {
     place: MailboxPlace,
     limits: &'a Limits,
     parameters: &'a Parameters,
-    #[cfg_attr(not(feature = "aws"), expect(dead_code, reason = "processes need no launch site"))]
-    launch_site: Option<LaunchSite>,
 }
 
 /// Creates the state directory if it is missing; for its owner only, because it holds credentials.

@@ -38,9 +38,9 @@ pub(super) fn base(github: &GithubInputs, file: &StackFile) -> MachineBase {
     let program = github.runner_dir.as_ref().map(|path| path.display().to_string());
     let Section { isolation, users, visible, limits, processes_max, cgroup, .. } =
         &file.process_fleet;
-    let wish = IsolationMode::ALL.iter().find(|(_, wish)| wish == isolation).map(|(word, _)| *word);
+    let mode = IsolationMode::ALL.iter().find(|(_, mode)| mode == isolation).map(|(word, _)| *word);
     let limits = limits.then_some((processes_max, cgroup));
-    let parts = json!([ISOLATION_VERSION, wish, (users.first(), users.last()), visible, limits]);
+    let parts = json!([ISOLATION_VERSION, mode, (users.first(), users.last()), visible, limits]);
     let digest = digest_hex(parts.to_string().as_bytes());
     let digest: String = digest.chars().take(DIGEST_CHARS).collect();
     MachineBase { image: format!("process:{digest}"), program }
@@ -76,7 +76,7 @@ fn isolation(plan: &RuntimePlan<'_>, state: &Path) -> IsolationSettings {
     let files = [&inputs.stack, &inputs.config, &plan.common.github.runner_dir];
     let own = own_program().ok();
     IsolationSettings {
-        wish: process.isolation,
+        mode: process.isolation,
         users: process.users,
         state: state.to_owned(),
         home: plan.environment.get("HOME").map(PathBuf::from),

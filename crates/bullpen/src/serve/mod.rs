@@ -27,7 +27,7 @@ use bullpen_engine::Stack;
 use bullpen_engine::jobs::{
     Duties, JobSettings, Service, ServiceEvent, ensure_queues, run as run_jobs,
 };
-use bullpen_engine::refresh::{DesiredStack, learn_launch_site};
+use bullpen_engine::refresh::{DesiredStack, learn_site};
 use bullpen_github::GitHub;
 use bullpen_github::webhook::Secrets;
 use futures_util::future::join;
@@ -331,12 +331,12 @@ pub(crate) async fn serve_in<P: Ports<Forge = GithubAccess>>(
     Ok(())
 }
 
-/// Learns where machines may be launched, because a process without the role `pools` never refreshes. If
-/// the cloud does not answer, the launch site in the ledger serves.
+/// Learns what launches need, because a process without the role `pools` never refreshes. If the cloud
+/// does not answer, the site's document in the ledger serves.
 async fn learn<P: Ports>(runtime: &Runtime<P>) -> Result<(), Failure> {
-    match learn_launch_site(&runtime.stack).await {
+    match learn_site(&runtime.stack).await {
         Ok(_) => Ok(()),
-        Err(fault) if fault.is_transient() && runtime.has_launch_site => {
+        Err(fault) if fault.is_transient() && runtime.has_site => {
             tracing::warn!(%fault, "could not ask for launch site; using the stored one");
             Ok(())
         }

@@ -16,6 +16,7 @@ use crate::exit::Exit;
 use crate::inputs::{CommonArgs, CommonInputs, Engine, Environment, files};
 use crate::render;
 use crate::runtime::{self, Runtime, RuntimePlan};
+use crate::table::count;
 
 #[cfg(feature = "aws")]
 mod aws;
@@ -138,13 +139,13 @@ fn show(json: bool, destroyed: &Destroyed) {
         render::json(&object.to_string());
         return;
     }
-    render::data(&format!("{} machines ended, {runners} runners deleted", machines.len()));
+    let (machines, runners) = (count(machines.len(), "machine"), count(*runners, "runner"));
+    render::data(&format!("{machines} ended, {runners} deleted"));
     for what in dismantled {
         render::data(what);
     }
     if *runners_left > 0 {
-        render::talk(&format!(
-            "{runners_left} runners are left at GitHub, which deletes them after a while"
-        ));
+        let left = count(*runners_left, "runner");
+        render::talk(&format!("{left} left at GitHub, which deletes what is left after a while"));
     }
 }

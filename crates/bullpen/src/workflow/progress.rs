@@ -9,6 +9,7 @@ use bullpen_embedded::system::SystemClock;
 use bullpen_engine::progress::ProgressEvent;
 
 use crate::render;
+use crate::table::count;
 
 /// Prints progress, with the time since its start.
 #[derive(Debug)]
@@ -46,11 +47,15 @@ impl Progress {
         let wanted = self.wanted;
         match event {
             ProgressEvent::Begun { .. } => String::from("the request is stored"),
-            ProgressEvent::Resumed { machines } => format!("resuming with {machines} machines"),
-            ProgressEvent::Selecting { runners } => {
-                format!("looking for {runners} idle machines")
+            ProgressEvent::Resumed { machines } => {
+                format!("resuming with {}", count(*machines, "machine"))
             }
-            ProgressEvent::Launching { machines } => format!("launching {machines} machines"),
+            ProgressEvent::Selecting { runners } => {
+                format!("looking for {}", count(*runners, "idle machine"))
+            }
+            ProgressEvent::Launching { machines } => {
+                format!("launching {}", count(*machines, "machine"))
+            }
             ProgressEvent::Ready { instance, .. } => {
                 let ready = self.ready.fetch_add(1, Ordering::Relaxed) + 1;
                 format!("{instance} listens ({ready} of {wanted})")

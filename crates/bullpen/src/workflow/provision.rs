@@ -28,6 +28,7 @@ use crate::inputs::{
 use crate::render;
 use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan, runner_program};
 use crate::signals::{EndSignal, Signals};
+use crate::table::count;
 
 /// The trust group of requests without a scope.
 const LOCAL: &str = "local";
@@ -359,8 +360,8 @@ fn show(
         let inputs::Provisioned { reused, started, created, .. } = outputs;
         let total = provisioned.timings.total.as_secs_f64();
         render::talk(&format!(
-            "{} machines in {total:.2} s: {reused} reused, {started} started, {created} created",
-            outputs.requested
+            "{} in {total:.2} s: {reused} reused, {started} started, {created} created",
+            count(outputs.requested, "machine")
         ));
         return;
     }

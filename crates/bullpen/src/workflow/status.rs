@@ -22,6 +22,17 @@ use crate::inputs::{
 };
 use crate::render;
 use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan};
+use crate::table::{Column, count, long, number, whole};
+
+const COLUMNS: [Column; 7] = [
+    whole("INSTANCE"),
+    whole("STATE"),
+    long("OWNER"),
+    long("CLASS"),
+    long("TYPE"),
+    whole("MACHINE"),
+    number("USES"),
+];
 
 /// Runs `bullpen status`.
 pub(crate) fn status(args: &StackArgs) -> Exit {
@@ -201,36 +212,32 @@ impl StackStatus {
     }
 
     fn table(&self, stack: &str) {
-        render::data(&format!(
-            "{:<20} {:<12} {:<28} {:<10} {:<14} {:<8} {:>4}",
-            "INSTANCE", "STATE", "OWNER", "CLASS", "TYPE", "MACHINE", "USES"
-        ));
-        for record in &self.records {
-            render::data(&format!(
-                "{:<20} {:<12} {:<28} {:<10} {:<14} {:<8} {:>4}",
-                record.id.as_str(),
-                record.state.name().as_str(),
-                owner(record),
-                record.facts.class.as_str(),
-                record.facts.instance_type.as_str(),
-                machine_state(self.machines.get(&record.id)),
-                record.uses,
-            ));
-        }
+        let rows: Vec<_> = self.records.iter().map(|record| self.row(record)).collect();
+        render::table(&COLUMNS, &rows);
         for (id, ran) in &self.strangers {
-            render::data(&format!("{id:<20} ends, because it got a job of another run: {ran}"));
+            render::data(&format!("{id} ends, because it got a job of another run: {ran}"));
         }
         for machine in self.unrecorded() {
             let (id, intent) = (&machine.id, &machine.intent);
-            render::data(&format!("{id:<20} has no record; its launch intent is {intent}"));
+            render::data(&format!("{id} has no record; its launch intent is {intent}"));
         }
         for (id, why) in &self.unreadable {
-            render::data(&format!(
-                "{id:<20} has an unreadable report, which counts as absent: {why}"
-            ));
+            render::data(&format!("{id} has an unreadable report, which counts as absent: {why}"));
         }
         let idle: u64 = self.queues.iter().map(|(_, depth)| depth).sum();
-        let count = self.records.len();
-        render::talk(&format!("stack {stack}: {count} instances, {idle} advertised"));
+        let machines = count(self.records.len(), "machine");
+        render::talk(&format!("stack {stack}: {machines}, {idle} advertised"));
+    }
+
+    fn row(&self, record: &Record) -> [String; COLUMNS.len()] {
+        [
+            record.id.to_string(),
+            record.state.name().as_str().to_owned(),
+            owner(record),
+            record.facts.class.to_string(),
+            record.facts.instance_type.to_string(),
+            machine_state(self.machines.get(&record.id)).to_owned(),
+            record.uses.to_string(),
+        ]
     }
 }

@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::inputs::{Environment, StackArgs};
 use crate::render;
 use crate::runtime::{Command, GithubAccess, Runtime};
+use crate::table::count;
 
 /// Runs `bullpen ledger verify`.
 pub(crate) fn ledger_verify(args: &StackArgs) -> Exit {
@@ -62,8 +63,8 @@ fn show(json: bool, records: usize, violations: &[Violation]) {
         for violation in violations {
             render::data(&violation.to_string());
         }
-        let count = violations.len();
-        render::talk(&format!("{records} live records checked, {count} violations"));
+        let (records, found) = (count(records, "live record"), violations.len());
+        render::talk(&format!("{records} checked, {}", count(found, "violation")));
     }
 }
 

@@ -14,7 +14,7 @@ use bullpen_faulty::ec2::{Ground, Options};
 use bullpen_faulty::{Ec2, tool};
 
 use crate::emulator::{EMULATOR, environment};
-use crate::stage::Stage;
+use crate::world::World;
 
 const REGION: &str = "eu-west-1";
 /// The account in the emulator of DynamoDB and SQS; stacks of one account differ in their names.
@@ -110,26 +110,26 @@ fn link(from: &Path, to: &Path) {
     fs::hard_link(from, to).expect("they are in one place");
 }
 
-impl Stage {
+impl World {
     /// A stack in the cloud, with this `runs-on.yml` and these limits, refreshed once.
     pub(crate) async fn in_cloud(config: &str, limits: &[(&str, &str)]) -> Self {
-        let stage = Self::unmade(config, limits).await;
-        stage.run("refresh").await.exits(0);
-        stage
+        let world = Self::unmade(config, limits).await;
+        world.run("refresh").await.exits(0);
+        world
     }
 
     /// A stack in the cloud before its first refresh.
     pub(crate) async fn unmade(config: &str, limits: &[(&str, &str)]) -> Self {
-        let mut stage = Self::configured(config, limits).await;
-        stage.on_files = false;
+        let mut world = Self::configured(config, limits).await;
+        world.on_files = false;
         let stack = format!("world-{}", STACKS.fetch_add(1, Ordering::Relaxed));
-        let file = stage.path("bullpen.toml");
+        let file = world.path("bullpen.toml");
         let limits = fs::read_to_string(&file).expect("it is written");
         fs::write(&file, CLOUD.sections(&stack) + &limits).expect("it can be written");
         // Jobs run as another user than the test.
         let open_to_all = fs::Permissions::from_mode(0o777);
-        fs::set_permissions(stage.path("."), open_to_all).expect("it is ours");
-        stage.environment.extend(environment());
+        fs::set_permissions(world.path("."), open_to_all).expect("it is ours");
+        world.environment.extend(environment());
         let ec2 = CLOUD.ec2.url();
         for (name, value) in [
             ("INPUT_FLEET", "ec2"),
@@ -140,8 +140,8 @@ impl Stage {
             ("AWS_REGION", REGION),
             ("AWS_ACCESS_KEY_ID", ACCOUNT),
         ] {
-            stage.environment.insert(name.to_owned(), value.to_owned());
+            world.environment.insert(name.to_owned(), value.to_owned());
         }
-        stage
+        world
     }
 }

@@ -15,13 +15,13 @@ mod pools;
 #[path = "../tools/process.rs"]
 mod process;
 mod service;
-#[expect(dead_code, reason = "programs share it, and each needs its part")]
-#[path = "../tools/stage.rs"]
-mod stage;
+#[path = "../tools/shared.rs"]
+mod shared;
 mod steps;
 #[path = "../tools/waiting.rs"]
 mod waiting;
 #[path = "../tools/wire.rs"]
 mod wire;
+#[expect(dead_code, reason = "programs share it, and each needs its part")]
 #[path = "../tools/world.rs"]
 mod world;

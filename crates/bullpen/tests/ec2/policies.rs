@@ -14,7 +14,7 @@ use bullpen_github::stand_in::protocol::Conclusion;
 use crate::cloud::CLOUD;
 use crate::emulator::EMULATOR;
 use crate::pools::{QUICK, file};
-use crate::stage::Stage;
+use crate::world::World;
 
 /// A call that needs no permission.
 const FREE: &str = "GetCallerIdentity";
@@ -29,8 +29,8 @@ struct Wires {
 }
 
 impl Wires {
-    /// Routes the calls of the stage's commands over these proxies.
-    async fn under(stage: &mut Stage) -> Self {
+    /// Routes the calls of the world's commands over these proxies.
+    async fn under(world: &mut World) -> Self {
         let start = async |to| Proxy::start(to, Plan::calm()).await.expect("some port is free");
         let (storage, cloud) = (start(EMULATOR.address()).await, start(CLOUD.ec2.address()).await);
         for (name, proxy) in [
@@ -40,7 +40,7 @@ impl Wires {
             ("AWS_ENDPOINT_URL_STS", &cloud),
             ("AWS_ENDPOINT_URL_SERVICE_QUOTAS", &cloud),
         ] {
-            stage.environment.insert(name.to_owned(), proxy.url());
+            world.environment.insert(name.to_owned(), proxy.url());
         }
         Self { storage, cloud }
     }
@@ -75,30 +75,30 @@ fn let_through(party: Party) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn the_control_plane_is_allowed_what_it_calls_and_nothing_more() {
-    let mut stage = Stage::unmade(&file(1, 1, 1), QUICK).await;
-    let direct = stage.environment.clone();
-    let wires = Wires::under(&mut stage).await;
-    stage.run("refresh").await.exits(0);
-    stage.run("doctor").await;
+    let mut world = World::unmade(&file(1, 1, 1), QUICK).await;
+    let direct = world.environment.clone();
+    let wires = Wires::under(&mut world).await;
+    world.run("refresh").await.exits(0);
+    world.run("doctor").await;
     // An existing queue with other attributes.
-    let stack = stage.path("bullpen.toml");
+    let stack = world.path("bullpen.toml");
     let said = fs::read_to_string(&stack).expect("it is there");
     fs::write(&stack, said + "pool-queue-retention = \"2d\"\n").expect("it can be written");
-    stage.run("refresh").await.exits(0);
-    let served = stage.serve().await;
-    stage.reaches(1, 1).await;
-    let held: Vec<u64> = (0..2).map(|_| stage.job("runs-on/pool=ci", &stage.gated("go"))).collect();
+    world.run("refresh").await.exits(0);
+    let served = world.serve().await;
+    world.reaches(1, 1).await;
+    let held: Vec<u64> = (0..2).map(|_| world.job("runs-on/pool=ci", &world.gated("go"))).collect();
     for job in &held {
-        stage.started(*job).await;
+        world.started(*job).await;
     }
-    stage.open("go");
+    world.open("go");
     for job in held {
-        assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
-        stage.ended(job).await;
+        assert_eq!(world.over(job).await.conclusion, Some(Conclusion::Success));
+        world.ended(job).await;
     }
     drop(served);
-    stage.run("destroy --yes").await.exits(0);
-    stage.environment = direct;
+    world.run("destroy --yes").await.exits(0);
+    world.environment = direct;
     let calls = wires.calls();
     let beyond: Vec<_> = calls.difference(&let_through(Party::ControlPlane)).cloned().collect();
     assert!(beyond.is_empty(), "called and not allowed: {beyond:?}");
@@ -111,9 +111,9 @@ async fn the_control_plane_is_allowed_what_it_calls_and_nothing_more() {
 /// stopped machine.
 #[tokio::test]
 async fn a_workflow_step_calls_nothing_that_it_is_not_allowed() {
-    let mut stage = Stage::in_cloud(&file(0, 0, 1), &[]).await;
-    let direct = stage.environment.clone();
-    let wires = Wires::under(&mut stage).await;
+    let mut world = World::in_cloud(&file(0, 0, 1), &[]).await;
+    let direct = world.environment.clone();
+    let wires = Wires::under(&mut world).await;
     for line in [
         "provision --resource-class small --count 2 --name one",
         "release --name one",
@@ -121,9 +121,9 @@ async fn a_workflow_step_calls_nothing_that_it_is_not_allowed() {
         "release --name two",
         "refresh",
     ] {
-        stage.run(line).await.exits(0);
+        world.run(line).await.exits(0);
     }
-    stage.environment = direct;
+    world.environment = direct;
     let calls = wires.calls();
     let beyond: Vec<_> = calls.difference(&let_through(Party::Workflow)).cloned().collect();
     assert!(beyond.is_empty(), "called and not allowed: {beyond:?}");

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use bullpen_github::stand_in::protocol::Conclusion;
 use serde_json::Value;
 
-use crate::stage::Stage;
 use crate::waiting::until;
+use crate::world::World;
 
 /// A service with short intervals and short stop fences, so that tests need not wait a minute.
 pub(crate) const QUICK: &[(&str, &str)] = &[
@@ -32,7 +32,7 @@ pub(crate) fn file(hot: u32, stopped: u32, version: u32) -> String {
 /// The idle machines, hot and stopped.
 type Standing = (BTreeSet<String>, BTreeSet<String>);
 
-impl Stage {
+impl World {
     async fn standing(&self) -> Standing {
         let status = self.status().await;
         let of = |tier: &str| {
@@ -56,31 +56,31 @@ impl Stage {
 /// the second; full again; another version; removed.
 #[tokio::test]
 async fn a_pool_lives_on_ec2_as_it_does_on_processes() {
-    let stage = Stage::in_cloud(&file(1, 1, 1), QUICK).await;
-    let _served = stage.serve().await;
-    let first = stage.reaches(1, 1).await;
-    let held: Vec<u64> = (0..2).map(|_| stage.job("runs-on/pool=ci", &stage.gated("go"))).collect();
+    let world = World::in_cloud(&file(1, 1, 1), QUICK).await;
+    let _served = world.serve().await;
+    let first = world.reaches(1, 1).await;
+    let held: Vec<u64> = (0..2).map(|_| world.job("runs-on/pool=ci", &world.gated("go"))).collect();
     for job in &held {
-        stage.started(*job).await;
+        world.started(*job).await;
     }
-    let status = stage.status().await;
+    let status = world.status().await;
     let busy = busy(&status);
     assert!(busy.is_superset(&first.0) && busy.is_superset(&first.1), "{busy:?} of {first:?}");
-    let second = stage.reaches(1, 1).await;
-    stage.open("go");
+    let second = world.reaches(1, 1).await;
+    world.open("go");
     for job in held {
-        assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
-        stage.ended(job).await;
+        assert_eq!(world.over(job).await.conclusion, Some(Conclusion::Success));
+        world.ended(job).await;
     }
-    stage.configure(&file(1, 1, 2));
+    world.configure(&file(1, 1, 2));
     until("machines of the new version", async || {
-        let (hot, stopped) = stage.reaches(1, 1).await;
+        let (hot, stopped) = world.reaches(1, 1).await;
         (hot.is_disjoint(&second.0) && stopped.is_disjoint(&second.1)).then_some(())
     })
     .await;
-    stage.configure("runners:\n  small: {cpu: 2, ram: 4, family: c6i}\n");
-    stage.reaches(0, 0).await;
-    assert_eq!(stage.quiet().await.len(), 0);
+    world.configure("runners:\n  small: {cpu: 2, ram: 4, family: c6i}\n");
+    world.reaches(0, 0).await;
+    assert_eq!(world.quiet().await.len(), 0);
 }
 
 fn busy(status: &Value) -> BTreeSet<String> {

@@ -5,8 +5,8 @@
 use bullpen_github::stand_in::protocol::Conclusion;
 
 use crate::cloud::CLOUD;
-use crate::stage::{HASTY, Stage};
 use crate::waiting::until;
+use crate::world::{HASTY, World};
 
 /// A class with reuse, and a class without.
 const CONFIG: &str = "\
@@ -22,16 +22,16 @@ x-bullpen:
 /// a job of a class without reuse has a machine of its own, which ends with it.
 #[tokio::test]
 async fn jobs_are_launched_for_and_machines_reused() {
-    let stage = Stage::in_cloud(CONFIG, &[]).await;
-    let served = stage.serve().await;
+    let world = World::in_cloud(CONFIG, &[]).await;
+    let served = world.serve().await;
     for (label, times) in [("runs-on/runner=small", 2), ("runs-on/runner=once", 1)] {
         for _ in 0..times {
-            let job = stage.job(label, "true");
-            assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
-            stage.ended(job).await;
+            let job = world.job(label, "true");
+            assert_eq!(world.over(job).await.conclusion, Some(Conclusion::Success));
+            world.ended(job).await;
         }
     }
-    assert_eq!(stage.quiet().await.len(), 1, "the reused machine");
+    assert_eq!(world.quiet().await.len(), 1, "the reused machine");
     let metrics = served.ask("/metrics").await.body;
     assert!(metrics.contains("bullpen_jobs_assigned_total"), "{metrics}");
 }
@@ -40,15 +40,15 @@ async fn jobs_are_launched_for_and_machines_reused() {
 /// nothing is left.
 #[tokio::test]
 async fn a_killed_service_loses_no_job() {
-    let stage = Stage::in_cloud(CONFIG, HASTY).await;
-    let served = stage.serve().await;
-    let jobs: Vec<u64> = (0..12).map(|_| stage.job("runs-on/runner=small", "true")).collect();
+    let world = World::in_cloud(CONFIG, HASTY).await;
+    let served = world.serve().await;
+    let jobs: Vec<u64> = (0..12).map(|_| world.job("runs-on/runner=small", "true")).collect();
     until("first machine", async || (!CLOUD.machines_on().is_empty()).then_some(())).await;
     served.kill().await;
-    let _served = stage.serve().await;
+    let _served = world.serve().await;
     for job in jobs {
-        assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
-        stage.ended(job).await;
+        assert_eq!(world.over(job).await.conclusion, Some(Conclusion::Success));
+        world.ended(job).await;
     }
-    stage.quiet().await;
+    world.quiet().await;
 }

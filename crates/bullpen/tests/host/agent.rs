@@ -9,8 +9,8 @@ use bullpen_core::mailbox::{
 use bullpen_github::stand_in::protocol::Conclusion;
 use rustix::process::Signal;
 
+use crate::github::Forge;
 use crate::machine::{Machine, OURS, token};
-use crate::stage::Forge;
 
 /// Waits for its gate.
 const PATIENT: &str = "echo $$ >running\nuntil [ -e go ]; do sleep 0.05; done\ntouch done";

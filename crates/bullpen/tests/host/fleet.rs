@@ -14,10 +14,11 @@ use bullpen_core::ports::{Clock as _, Fault, Fleet as _, MachineState, StartOutc
 use bullpen_embedded::fleet::ProcessFleet;
 use bullpen_embedded::system::SystemClock;
 use bullpen_github::stand_in::protocol::Conclusion;
+use bullpen_sim::contract::fleet::any_machines;
 
-use crate::fleets::{fleet, one_machine};
+use crate::fleets::fleet;
+use crate::github::Forge;
 use crate::machine::{Machine, token};
-use crate::stage::Forge;
 use crate::waiting::until;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -34,8 +35,9 @@ impl Host {
     async fn launched(forge: &Forge, scripts: Scripts) -> Self {
         let mut machine = Machine::called("");
         let user_data = machine.user_data(forge).to_text();
-        let fleet = fleet(machine.state.path().join("machines"), user_data);
-        let request = one_machine();
+        let fleet =
+            fleet(machine.state.path().join("machines"), user_data, Duration::from_secs(3_600));
+        let request = any_machines("intent", 1);
         let class = RunnerClass { scripts, ..request.class };
         let request = LaunchRequest { class, ..request };
         let id = fleet.launch(&request).await.expect("there is room").machines.remove(0).id;

@@ -20,8 +20,8 @@ use bullpen_core::ports::{Clock as _, Mailbox as _, Written};
 use bullpen_embedded::SqliteMailbox;
 use bullpen_embedded::system::SystemClock;
 
+use crate::github::Forge;
 use crate::program::Program;
-use crate::stage::Forge;
 use crate::waiting::until;
 
 const HOUR: Duration = Duration::from_secs(3_600);

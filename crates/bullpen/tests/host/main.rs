@@ -8,10 +8,10 @@ mod agent;
 mod fleet;
 #[path = "../tools/fleet.rs"]
 mod fleets;
+mod github;
 mod machine;
 mod program;
 mod runner;
-mod stage;
 mod stand_in;
 #[path = "../tools/act.rs"]
 mod tool;

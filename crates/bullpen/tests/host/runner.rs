@@ -10,8 +10,8 @@ use bullpen_github::stand_in::Outage;
 use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
 use rustix::process::Signal;
 
+use crate::github::Forge;
 use crate::program::Program;
-use crate::stage::Forge;
 use crate::tool::act;
 use crate::waiting::until;
 

@@ -8,8 +8,8 @@ use bullpen_core::mailbox::{AgentPhase, Report, SignalKind};
 use bullpen_core::ports::Clock as _;
 use bullpen_core::time::Timestamp;
 
+use crate::github::Forge;
 use crate::machine::{Machine, token};
-use crate::stage::Forge;
 
 #[tokio::test]
 async fn d59_a_script_may_hold_any_line_and_fails_with_its_tail() {

@@ -5,8 +5,8 @@
 use bullpen_core::job::JobState;
 use bullpen_github::stand_in::protocol::Conclusion;
 
-use crate::stage::Stage;
 use crate::waiting::until;
+use crate::world::World;
 
 const BROKEN: &str = "\
 runners:
@@ -37,28 +37,28 @@ const SAID: [&str; 4] = [
 /// of a broken pool waits until the file is corrected.
 #[tokio::test]
 async fn broken_pools_are_named_and_the_good_ones_are_kept() {
-    let stage = Stage::keeping(BROKEN).await;
-    let line = format!("lint {}", stage.path("runs-on.yml").display());
-    let told = stage.run(&line).await;
+    let world = World::keeping(BROKEN).await;
+    let line = format!("lint {}", world.path("runs-on.yml").display());
+    let told = world.run(&line).await;
     for word in SAID {
         assert!(told.exits(1).data.contains(word), "{word}: {} {}", told.data, told.talk);
     }
-    let served = stage.serve().await;
-    let waits = stage.job("bullpen/pool=unknown", "true");
-    stage.reaches("good", 1, 0).await;
-    stage.reaches("never", 0, 1).await;
+    let served = world.serve().await;
+    let waits = world.job("bullpen/pool=unknown", "true");
+    world.reaches("good", 1, 0).await;
+    world.reaches("never", 0, 1).await;
     let talk = served.process.talk().replace("\\\"", "\"");
     for word in SAID {
         assert!(talk.contains(word), "{word}: {talk}");
     }
-    let row = until("row", async || stage.row(waits).await).await;
+    let row = until("row", async || world.row(waits).await).await;
     assert!(matches!(row.state, JobState::Waiting { .. } | JobState::Dormant), "{row:?}");
     for pool in ["unknown", "dreams", "high"] {
-        stage.reaches(pool, 0, 0).await;
+        world.reaches(pool, 0, 0).await;
     }
-    stage.configure(&BROKEN.replace("smal,", "small,"));
-    assert_eq!(stage.over(waits).await.conclusion, Some(Conclusion::Success));
-    stage.settled(waits).await;
-    stage.reaches("unknown", 1, 0).await;
-    assert_eq!(stage.quiet().await.len(), 3);
+    world.configure(&BROKEN.replace("smal,", "small,"));
+    assert_eq!(world.over(waits).await.conclusion, Some(Conclusion::Success));
+    world.settled(waits).await;
+    world.reaches("unknown", 1, 0).await;
+    assert_eq!(world.quiet().await.len(), 3);
 }

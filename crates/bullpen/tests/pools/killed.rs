@@ -7,8 +7,8 @@ use std::time::Duration;
 use bullpen_sim::dice::Dice;
 
 use crate::process::pass;
-use crate::stage::{HASTY, Stage};
 use crate::standby::{QUICK, file, pool};
+use crate::world::{HASTY, World};
 
 const KILLS: u32 = 10;
 /// The longest that a process lives: a machine is hot after about a third of it.
@@ -26,20 +26,20 @@ async fn ten_kills_leave_nothing_that_the_next_one_does_not_put_right() {
     for seed in SEEDS {
         let dice = Dice::new(seed, "pools killed");
         let limits: Vec<_> = HASTY.iter().chain(QUICK).chain(&LEASES).copied().collect();
-        let stage = Stage::configured(&file("", &[pool("ci", 2, 1)]), &limits).await;
+        let world = World::configured(&file("", &[pool("ci", 2, 1)]), &limits).await;
         for _ in 0..KILLS {
-            let served = stage.serve().await;
+            let served = world.serve().await;
             pass(dice.between(Duration::ZERO, LIFE_MAX)).await;
             served.kill().await;
-            stage.configure(&some(&dice));
+            world.configure(&some(&dice));
         }
-        stage.configure(&file("", &[pool("ci", 2, 1).version(9), pool("rest", 0, 1)]));
-        let _served = stage.serve().await;
-        stage.reaches("ci", 2, 1).await;
-        stage.reaches("rest", 0, 1).await;
-        stage.reaches("more", 0, 0).await;
-        assert_eq!(stage.quiet().await.len(), 4, "seed {seed}");
-        stage.run("pools plan").await.exits(0);
+        world.configure(&file("", &[pool("ci", 2, 1).version(9), pool("rest", 0, 1)]));
+        let _served = world.serve().await;
+        world.reaches("ci", 2, 1).await;
+        world.reaches("rest", 0, 1).await;
+        world.reaches("more", 0, 0).await;
+        assert_eq!(world.quiet().await.len(), 4, "seed {seed}");
+        world.run("pools plan").await.exits(0);
     }
 }
 

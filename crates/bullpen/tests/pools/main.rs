@@ -20,8 +20,8 @@ mod jobs;
 mod killed;
 #[path = "../tools/process.rs"]
 mod process;
-#[path = "../tools/stage.rs"]
-mod stage;
+#[path = "../tools/shared.rs"]
+mod shared;
 mod standby;
 #[path = "../tools/waiting.rs"]
 mod waiting;

@@ -1,6 +1,6 @@
 //! Pools in a world: their configuration, and their machines.
 //!
-//! Not here: the world (`stage`).
+//! Not here: the world (`world`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,8 +11,8 @@ use bullpen_core::instance::State;
 use bullpen_core::ports::Ledger as _;
 use serde_json::Value;
 
-use crate::stage::{Served, Stage};
 use crate::waiting::until;
+use crate::world::{Served, World};
 
 /// A service with short intervals and short stop fences, so that tests need not wait a minute.
 pub(crate) const QUICK: &[(&str, &str)] = &[
@@ -102,7 +102,7 @@ impl Standing {
     }
 }
 
-impl Stage {
+impl World {
     /// A world with these pools.
     pub(crate) async fn keeping(config: &str) -> Self {
         Self::configured(config, QUICK).await

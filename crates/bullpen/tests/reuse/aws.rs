@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::call::Call;
 use crate::emulator::EMULATOR;
-use crate::stage::{HASTY, Stage};
+use crate::world::{HASTY, World};
 
 /// Whether every world of this test program uses AWS's storage.
 #[expect(clippy::disallowed_methods, reason = "the environment says how tests run")]
@@ -21,66 +21,66 @@ pub(crate) fn is_wanted() -> bool {
 }
 
 /// A world on AWS's storage, with its tables made.
-async fn stage(limits: &[(&str, &str)]) -> Stage {
-    Stage::on_aws(limits).await
+async fn world(limits: &[(&str, &str)]) -> World {
+    World::on_aws(limits).await
 }
 
 #[tokio::test]
 async fn three_are_created_then_reused_then_made_up_to_five() {
-    let stage = stage(&[]).await;
-    let first = stage.provision(3, "one").await;
+    let world = world(&[]).await;
+    let first = world.provision(3, "one").await;
     assert_eq!(first.counts(), (0, 3));
-    stage.runs_job(first.label(), "true").await;
-    stage.release("one").await;
-    let second = stage.provision(3, "two").await;
+    world.runs_job(first.label(), "true").await;
+    world.release("one").await;
+    let second = world.provision(3, "two").await;
     assert_eq!((second.counts(), second.ids()), ((3, 0), first.ids()));
-    stage.release("two").await;
-    let third = stage.provision(5, "three").await;
+    world.release("two").await;
+    let third = world.provision(5, "three").await;
     assert_eq!(third.counts(), (3, 2));
-    stage.runs_job(third.label(), "true").await;
-    stage.verify().await;
+    world.runs_job(third.label(), "true").await;
+    world.verify().await;
 }
 
 /// Four requests of three at once, six idle machines: six are reused, six created, none is twice.
 #[tokio::test]
 async fn requests_at_once_share_what_is_idle() {
-    let stage = stage(&[]).await;
-    let warm = stage.provision(6, "warm").await;
-    stage.release("warm").await;
+    let world = world(&[]).await;
+    let warm = world.provision(6, "warm").await;
+    world.release("warm").await;
     let names: Vec<String> = (0..4).map(|number| format!("crowd-{number}")).collect();
-    let all = join_all(names.iter().map(|name| stage.provision(3, name))).await;
+    let all = join_all(names.iter().map(|name| world.provision(3, name))).await;
     let (reused, created) = all.iter().fold((0, 0), |(reused, created), one| {
         let counts = one.counts();
         (reused + counts.0, created + counts.1)
     });
     assert_eq!((reused, created), (6, 6));
-    let ids: BTreeSet<String> = all.iter().flat_map(crate::stage::Provisioned::ids).collect();
+    let ids: BTreeSet<String> = all.iter().flat_map(crate::world::Provisioned::ids).collect();
     assert_eq!(ids.len(), 12, "nothing has two owners");
     assert!(ids.is_superset(&warm.ids()));
-    stage.verify().await;
+    world.verify().await;
 }
 
 /// A provision that was killed is resumed by the next, with exactly the runners it wants.
 #[tokio::test]
 async fn a_killed_provision_is_resumed() {
-    let stage = stage(HASTY).await;
-    let mut killed = stage.bullpen("provision --count 3 --name one --json").start();
+    let world = world(HASTY).await;
+    let mut killed = world.bullpen("provision --count 3 --name one --json").start();
     killed.tells("launching").await;
     killed.signal(Signal::KILL);
     killed.ends().await;
-    let resumed = stage.provision(3, "one").await;
+    let resumed = world.provision(3, "one").await;
     assert_eq!(resumed.ids().len(), 3);
-    stage.release("one").await;
-    stage.verify().await;
+    world.release("one").await;
+    world.verify().await;
 }
 
 /// Answers that are lost after the write landed, throttles, resets, conflicts: the request is still
 /// fulfilled, with no machine twice.
 #[tokio::test]
 async fn a_bad_wire_costs_time_and_nothing_else() {
-    let stage = stage(&[]).await;
-    let warm = stage.provision(4, "warm").await;
-    stage.release("warm").await;
+    let world = world(&[]).await;
+    let warm = world.provision(4, "warm").await;
+    world.release("warm").await;
     let plan = [Fault::Throttled, Fault::InternalError, Fault::ResetBefore, Fault::AnswerLost]
         .into_iter()
         .chain([Fault::Conflict])
@@ -89,30 +89,30 @@ async fn a_bad_wire_costs_time_and_nothing_else() {
     let through = |call: Call| call.with("AWS_ENDPOINT_URL", &proxy.url());
     for round in 0..2 {
         let line = format!("provision --count 4 --name bad-{round} --json");
-        let told = through(stage.bullpen(&line)).run().await.json();
-        let provisioned = crate::stage::Provisioned(told);
+        let told = through(world.bullpen(&line)).run().await.json();
+        let provisioned = crate::world::Provisioned(told);
         assert_eq!(provisioned.ids().len(), 4, "round {round}");
-        through(stage.bullpen(&format!("release --name bad-{round}"))).run().await.exits(0);
-        stage.refresh().await;
+        through(world.bullpen(&format!("release --name bad-{round}"))).run().await.exits(0);
+        world.refresh().await;
     }
     let faults: u64 = Fault::ALL.iter().map(|fault| proxy.counts().total().of(*fault)).sum();
     assert!(faults > 5, "only {faults} faults: the wire was not bad");
     proxy.stop().await;
-    stage.verify().await;
+    world.verify().await;
     assert!(warm.ids().len() == 4);
 }
 
 /// The calls of a warm request, without its agents' calls, which bypass the proxy.
 #[tokio::test]
 async fn calls_of_a_warm_request() {
-    let stage = stage(&[]).await;
-    stage.provision(50, "warm").await;
-    stage.release("warm").await;
+    let world = world(&[]).await;
+    world.provision(50, "warm").await;
+    world.release("warm").await;
     for count in [1_u64, 10, 50] {
         let proxy = Proxy::start(EMULATOR.address(), Plan::calm()).await.expect("a free port");
         let line = format!("provision --count {count} --name warm-{count} --json");
-        let call = stage.bullpen(&line).with("AWS_ENDPOINT_URL", &proxy.url());
-        let told = crate::stage::Provisioned(call.run().await.json());
+        let call = world.bullpen(&line).with("AWS_ENDPOINT_URL", &proxy.url());
+        let told = crate::world::Provisioned(call.run().await.json());
         assert_eq!(told.counts(), (count, 0));
         let counts = proxy.counts();
         let mut calls: Vec<(String, u64)> = Vec::new();
@@ -121,7 +121,7 @@ async fn calls_of_a_warm_request() {
         }
         println!("{count} warm runners: {} calls {calls:?}", counts.total().arrived);
         proxy.stop().await;
-        stage.release(&format!("warm-{count}")).await;
+        world.release(&format!("warm-{count}")).await;
         if count == 50 {
             assert!(counts.total().arrived <= 2 * count, "{calls:?}");
         }
@@ -132,18 +132,18 @@ async fn calls_of_a_warm_request() {
 /// created.
 #[tokio::test]
 async fn missing_settings_are_named_in_one_line() {
-    let stage = Stage::on_files(&[]).await;
+    let world = World::on_files(&[]).await;
     let engine = |call: Call| {
         call.with("INPUT_ENGINE", "aws")
             .with("INPUT_FLEET", "process")
             .with("AWS_ENDPOINT_URL", &EMULATOR.url())
             .with("AWS_EC2_METADATA_DISABLED", "true")
     };
-    let call = engine(stage.bullpen("provision --name one"));
+    let call = engine(world.bullpen("provision --name one"));
     call.run().await.exits(1).says("set AWS_REGION");
-    let call = engine(stage.bullpen("provision --name one")).with("AWS_REGION", "eu-west-1");
+    let call = engine(world.bullpen("provision --name one")).with("AWS_REGION", "eu-west-1");
     call.run().await.exits(1).says("no AWS credentials were found");
-    let call = engine(stage.bullpen("provision --name one"))
+    let call = engine(world.bullpen("provision --name one"))
         .with("AWS_REGION", "eu-west-1")
         .with("AWS_ACCESS_KEY_ID", "999999999999")
         .with("AWS_SECRET_ACCESS_KEY", "not a secret");

@@ -1,6 +1,6 @@
 //! One call of the built command: its arguments, start, signals and end.
 //!
-//! Not here: the world it runs in (`stage`).
+//! Not here: the world it runs in (`world`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

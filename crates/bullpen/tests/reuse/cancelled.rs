@@ -10,8 +10,8 @@ use bullpen_embedded::system::SystemClock;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::call::{Ran, Running, pass};
-use crate::stage::{HASTY, Stage};
 use crate::waiting::until;
+use crate::world::{HASTY, World};
 
 /// GitHub kills a cancelled step a few seconds later.
 const WITHIN: Duration = Duration::from_secs(6);
@@ -33,18 +33,18 @@ async fn cancel(provision: Running, signal: Signal, code: i32) -> Ran {
 #[tokio::test]
 async fn a_provision_that_is_cancelled_while_machines_boot_leaves_none() {
     for (signal, code) in BOTH {
-        let stage = Stage::new().await;
-        let provision = stage.bullpen("provision --count 3 --name boots");
+        let world = World::new().await;
+        let provision = world.bullpen("provision --count 3 --name boots");
         let provision = provision.with("BULLPEN_PROCESS_FLEET_BOOT_DELAY", "1h").start();
         until("created machines", async || {
-            (stage.state().exists() && stage.states().await.len() == 3).then_some(())
+            (world.state().exists() && world.states().await.len() == 3).then_some(())
         })
         .await;
         cancel(provision, signal, code).await.says("3 end");
-        until("end of its processes", async || stage.processes().is_empty().then_some(())).await;
-        stage.refresh().await;
-        assert_eq!(stage.states().await.len(), 0);
-        stage.verify().await;
+        until("end of its processes", async || world.processes().is_empty().then_some(())).await;
+        world.refresh().await;
+        assert_eq!(world.states().await.len(), 0);
+        world.verify().await;
     }
 }
 
@@ -52,27 +52,27 @@ async fn a_provision_that_is_cancelled_while_machines_boot_leaves_none() {
 #[tokio::test]
 async fn a_provision_that_is_cancelled_while_it_claims_gives_everything_back() {
     for (signal, code) in BOTH {
-        let stage = Stage::new().await;
-        let warm = stage.provision(3, "warm").await;
-        stage.release("warm").await;
+        let world = World::new().await;
+        let warm = world.provision(3, "warm").await;
+        world.release("warm").await;
         // Stopped agents acknowledge nothing, so the claims stay claims.
-        let agents = agents(&stage);
+        let agents = agents(&world);
         assert_eq!(agents.len(), 3);
         tell_all(&agents, Signal::STOP);
-        let provision = stage.bullpen("provision --count 3 --name claims").start();
+        let provision = world.bullpen("provision --count 3 --name claims").start();
         until("claims", async || {
-            stage.states().await.values().all(|state| state == "claimed").then_some(())
+            world.states().await.values().all(|state| state == "claimed").then_some(())
         })
         .await;
         cancel(provision, signal, code).await.says("3 machines go back");
-        assert!(stage.states().await.values().all(|state| state == "releasing"));
+        assert!(world.states().await.values().all(|state| state == "releasing"));
         tell_all(&agents, Signal::CONT);
         // The next release or refresh of the workflow finishes it.
         if signal == Signal::INT {
-            stage.release("claims").await;
+            world.release("claims").await;
         }
-        assert_eq!(stage.settles().await, warm.ids());
-        stage.reuses(&warm.ids()).await;
+        assert_eq!(world.settles().await, warm.ids());
+        world.reuses(&warm.ids()).await;
     }
 }
 
@@ -81,29 +81,29 @@ async fn a_provision_that_is_cancelled_while_it_claims_gives_everything_back() {
 #[tokio::test]
 async fn a_release_is_the_end_of_a_request_that_is_still_worked_on() {
     let hasty = [("fleet-validation", "5s"), ("warm-up", "6s"), ("clock-skew", "1s")];
-    let stage = Stage::with(&hasty).await;
-    let provision = stage.bullpen("provision --count 3 --name boots");
+    let world = World::with(&hasty).await;
+    let provision = world.bullpen("provision --count 3 --name boots");
     let provision = provision.with("BULLPEN_PROCESS_FLEET_BOOT_DELAY", "1h").start();
     until("created machines", async || {
-        (stage.state().exists() && stage.states().await.len() == 3).then_some(())
+        (world.state().exists() && world.states().await.len() == 3).then_some(())
     })
     .await;
-    let released = stage.release("boots").await;
+    let released = world.release("boots").await;
     assert_eq!(released["returned"], serde_json::Value::Array(Vec::new()), "{released}");
     provision.ends().await.exits(1).says("has released it");
-    assert_eq!(stage.settles().await.len(), 0);
+    assert_eq!(world.settles().await.len(), 0);
 }
 
 /// D1, D28: after a cancellation at any moment the next release or refresh cleans everything up.
 #[tokio::test]
 async fn a_provision_that_is_cancelled_at_any_moment_leaves_nothing_unowned() {
-    let stage = Stage::with(HASTY).await;
-    stage.provision(2, "warm").await;
-    stage.release("warm").await;
+    let world = World::with(HASTY).await;
+    world.provision(2, "warm").await;
+    world.release("warm").await;
     for (number, millis) in [5, 20, 40, 60, 80, 120, 160, 240, 320, 640].into_iter().enumerate() {
         let (signal, code) = BOTH[number % 2];
         let line = format!("provision --count 4 --name at{millis} --deadline 15s");
-        let provision = stage.bullpen(&line).start();
+        let provision = world.bullpen(&line).start();
         pass(Duration::from_millis(millis)).await;
         let clock = SystemClock::new();
         provision.signal(signal);
@@ -112,16 +112,16 @@ async fn a_provision_that_is_cancelled_at_any_moment_leaves_nothing_unowned() {
         // Before it handles signals it owns no machine; or it was done already.
         assert!([None, Some(code), Some(0)].contains(&ran.code), "{ran:#?}");
         if number % 2 == 0 {
-            stage.release(&format!("at{millis}")).await;
+            world.release(&format!("at{millis}")).await;
         }
     }
-    let idle = stage.settles().await;
+    let idle = world.settles().await;
     assert!(idle.len() >= 2, "the machines that were warm before are still warm");
-    stage.reuses(&idle).await;
+    world.reuses(&idle).await;
 }
 
-fn agents(stage: &Stage) -> Vec<Identity> {
-    let machines = stage.machines().into_iter();
+fn agents(world: &World) -> Vec<Identity> {
+    let machines = world.machines().into_iter();
     let marks = machines.map(|path| path.canonicalize().expect("it is there").join("agent"));
     marks
         .flat_map(|mark| tree::marked(&mark.display().to_string()).expect("this is Linux"))

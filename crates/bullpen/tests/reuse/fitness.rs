@@ -6,27 +6,27 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::stage::Stage;
 use crate::waiting::until;
+use crate::world::World;
 
 const TWO_VCPUS: &str = r#"{"large":{"cpu":2,"mmem":4096}}"#;
 const FOUR_VCPUS: &str = r#"{"large":{"cpu":4,"mmem":4096}}"#;
 
-async fn types(stage: &Stage) -> Value {
-    stage.status().await["instances"].clone()
+async fn types(world: &World) -> Value {
+    world.status().await["instances"].clone()
 }
 
 /// D46: a machine serves a limited number of owners.
 #[tokio::test]
 async fn the_third_use_is_a_new_machine() {
-    let stage = Stage::with(&[("uses-max", "2")]).await;
-    let first = stage.provision(1, "one").await;
-    stage.release("one").await;
-    let second = stage.provision(1, "two").await;
+    let world = World::with(&[("uses-max", "2")]).await;
+    let first = world.provision(1, "one").await;
+    world.release("one").await;
+    let second = world.provision(1, "two").await;
     assert_eq!((second.counts(), second.ids()), ((1, 0), first.ids()));
-    let released = stage.release("two").await;
+    let released = world.release("two").await;
     assert_eq!(released["ended"], Value::from(vec![first.id()]), "{released}");
-    let third = stage.provision(1, "three").await;
+    let third = world.provision(1, "three").await;
     assert_eq!(third.counts(), (0, 1));
     assert_ne!(third.ids(), first.ids());
 }
@@ -34,36 +34,36 @@ async fn the_third_use_is_a_new_machine() {
 /// D47: the settings of new machines have changed, so idle ones are not reused.
 #[tokio::test]
 async fn a_changed_script_leaves_old_machines_unused() {
-    let stage = Stage::new().await;
-    let old = stage.provision(2, "old").await;
-    let held = stage.provision(1, "held").await;
-    stage.release("old").await;
-    let refresh = stage.bullpen("refresh --pre-runner-script").argument("touch \"$HOME/warm\"");
+    let world = World::new().await;
+    let old = world.provision(2, "old").await;
+    let held = world.provision(1, "held").await;
+    world.release("old").await;
+    let refresh = world.bullpen("refresh --pre-runner-script").argument("touch \"$HOME/warm\"");
     refresh.run().await.exits(0);
-    let new = stage.provision(2, "new").await;
+    let new = world.provision(2, "new").await;
     assert_eq!(new.counts(), (0, 2));
     assert!(new.ids().is_disjoint(&old.ids()));
-    let released = stage.release("held").await;
+    let released = world.release("held").await;
     assert_eq!(released["ended"], Value::from(vec![held.id()]), "it is not pooled either");
-    stage.release("new").await;
-    let again = stage.provision(2, "again").await;
+    world.release("new").await;
+    let again = world.provision(2, "again").await;
     assert_eq!((again.counts(), again.ids()), ((2, 0), new.ids()));
 }
 
 /// D9: a machine keeps the size of its launch, even if its class has another size today.
 #[tokio::test]
 async fn a_class_that_grew_does_not_hand_out_its_smaller_machines() {
-    let stage = Stage::new().await;
-    let refresh = |table: &str| stage.bullpen("refresh --resource-class-config").argument(table);
+    let world = World::new().await;
+    let refresh = |table: &str| world.bullpen("refresh --resource-class-config").argument(table);
     refresh(TWO_VCPUS).run().await.exits(0);
-    let small = stage.provision(1, "small").await;
-    stage.release("small").await;
+    let small = world.provision(1, "small").await;
+    world.release("small").await;
     refresh(FOUR_VCPUS).run().await.exits(0);
-    let large = stage.provision(1, "large").await;
-    assert_eq!(large.counts(), (0, 1), "{:?}", types(&stage).await);
+    let large = world.provision(1, "large").await;
+    assert_eq!(large.counts(), (0, 1), "{:?}", types(&world).await);
     assert_ne!(large.0["instances"][0]["type"], small.0["instances"][0]["type"]);
-    stage.release("large").await;
-    let again = stage.provision(1, "again").await;
+    world.release("large").await;
+    let again = world.provision(1, "again").await;
     assert_eq!((again.counts(), again.ids()), ((1, 0), large.ids()));
 }
 
@@ -76,14 +76,14 @@ async fn a_removed_class_is_drained_and_its_queue_removed() {
         ("clock-skew", "1s"),
         ("reconcile-grace", "1s"),
     ];
-    let stage = Stage::with(&hasty).await;
+    let world = World::with(&hasty).await;
     let both = r#"{"large":{"cpu":2,"mmem":4096},"small":{"cpu":2,"mmem":2048}}"#;
     let refresh =
-        |table: &str| stage.bullpen("refresh --json --resource-class-config").argument(table);
+        |table: &str| world.bullpen("refresh --json --resource-class-config").argument(table);
     refresh(both).run().await.exits(0);
     let line = "provision --count 1 --name one --resource-class small --json";
-    stage.bullpen(line).run().await.exits(0);
-    stage.release("one").await;
+    world.bullpen(line).run().await.exits(0);
+    world.release("one").await;
     let mut told = BTreeSet::new();
     until("end of the class's queue", async || {
         let refreshed = refresh(TWO_VCPUS).run().await.json();
@@ -95,9 +95,9 @@ async fn a_removed_class_is_drained_and_its_queue_removed() {
         told.contains("removed the queue of class small").then_some(())
     })
     .await;
-    assert_eq!(stage.states().await.len(), 0, "{told:?}");
+    assert_eq!(world.states().await.len(), 0, "{told:?}");
     assert!(told.iter().any(|line| line.starts_with("class small is drained")), "{told:?}");
-    let gone = stage.bullpen("provision --count 1 --name two --resource-class small").run().await;
+    let gone = world.bullpen("provision --count 1 --name two --resource-class small").run().await;
     gone.exits(64).says("is not a known class");
-    stage.verify().await;
+    world.verify().await;
 }

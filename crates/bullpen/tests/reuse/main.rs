@@ -9,7 +9,7 @@
 //! | D2, D19, D43 | `watchdog::a_short_outage_of_the_stores_ends_nothing` |
 //! | D3, D7, D8, D11, D12, D15 | `pool::every_idle_machine_is_found_in_spite_of_damaged_messages` |
 //! | D4 | `warm::a_request_for_spot_costs_an_on_demand_request_none_of_its_warm_machines` |
-//! | D5 | `crowd::twelve_requests_share_twenty_four_warm_machines_and_create_the_rest` |
+//! | D5 | `many_requests::twelve_requests_share_twenty_four_warm_machines_and_create_the_rest` |
 //! | D6 | `warm::three_are_created_then_reused_then_made_up_to_five` |
 //! | D9 | `fitness::a_class_that_grew_does_not_hand_out_its_smaller_machines` |
 //! | D10 | `fitness::a_removed_class_is_drained_and_its_queue_removed` |
@@ -25,7 +25,7 @@
 //! | D27 | `killed::a_killed_provision_is_resumed_and_never_doubles` |
 //! | D28 | `cancelled::*`, `pool::what_a_run_that_is_over_still_holds_is_released_by_refresh` |
 //! | D29 | `watchdog::a_machine_whose_script_hangs_ends_and_its_request_says_why` |
-//! | D30 | `crowd::under_a_ceiling_of_twenty_five_of_ten_requests_for_four_succeed`, `warm::the_step_that_asked_gets_the_values_as_outputs` |
+//! | D30 | `many_requests::under_a_ceiling_of_twenty_five_of_ten_requests_for_four_succeed`, `warm::the_step_that_asked_gets_the_values_as_outputs` |
 //! | D31, D32 | `pool::a_release_takes_its_own_requests_machines_and_no_others` |
 //! | D33 | `warm::a_release_waits_for_the_job_that_runs` |
 //! | D34 | `order::wrong_inputs_are_refused_in_one_line` |
@@ -48,17 +48,20 @@
 mod aws;
 mod call;
 mod cancelled;
-mod crowd;
 #[cfg(feature = "aws")]
 #[path = "../tools/ministack.rs"]
 mod emulator;
 mod fitness;
+#[path = "../tools/fleet.rs"]
+mod fleet;
 mod killed;
+mod many_requests;
 mod order;
 mod outage;
 mod pool;
 mod settled;
-mod stage;
+#[path = "../tools/shared.rs"]
+mod shared;
 mod strangers;
 mod tokens;
 mod trust;
@@ -66,5 +69,4 @@ mod trust;
 mod waiting;
 mod warm;
 mod watchdog;
-#[path = "../tools/world.rs"]
 mod world;

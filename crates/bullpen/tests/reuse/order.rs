@@ -9,8 +9,8 @@ use std::path::Path;
 use rusqlite::types::Value as Cell;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::stage::Stage;
 use crate::waiting::until;
+use crate::world::World;
 
 /// Every row of every table.
 fn rows(database: &Path) -> BTreeMap<String, Vec<String>> {
@@ -36,29 +36,29 @@ fn read(database: &Path) -> rusqlite::Result<BTreeMap<String, Vec<String>>> {
 }
 
 /// A world with work for a refresh: machines past their time, new settings.
-async fn untidy() -> Stage {
+async fn untidy() -> World {
     let hasty = [
         ("idle-released", "2s"),
         ("not-claimable-before-deadline", "1s"),
         ("clock-skew", "1s"),
         ("reconcile-grace", "1s"),
     ];
-    let stage = Stage::with(&hasty).await;
-    stage.provision(2, "one").await;
-    stage.release("one").await;
-    stage
+    let world = World::with(&hasty).await;
+    world.provision(2, "one").await;
+    world.release("one").await;
+    world
 }
 
 /// Every step has a line of its own. A dry run reports in the same words, and writes nothing.
 #[tokio::test]
 async fn a_dry_run_writes_nothing_and_says_what_it_would_do() {
-    let stage = untidy().await;
-    let (ledger, mailbox) = (stage.state().join("ledger.db"), stage.state().join("mailbox.db"));
+    let world = untidy().await;
+    let (ledger, mailbox) = (world.state().join("ledger.db"), world.state().join("mailbox.db"));
     // Agents still send heartbeats; only the inboxes have the orders.
     let all = || (rows(&ledger), rows(&mailbox).remove("inboxes").expect("it is there"));
     let dry = until("something to do", async || {
         let before = all();
-        let dry = stage.bullpen("refresh --dry-run --idle-time-sec 60").run().await;
+        let dry = world.bullpen("refresh --dry-run --idle-time-sec 60").run().await;
         assert_eq!(all(), before, "{dry:#?}");
         dry.data.contains("2 past their time, ending").then_some(dry)
     })
@@ -67,40 +67,40 @@ async fn a_dry_run_writes_nothing_and_says_what_it_would_do() {
     assert!(dry.data.contains("parameters   would: stored the parameters"), "{dry:#?}");
     assert!(dry.data.contains("reaping      would: 2 past their time, ending"), "{dry:#?}");
     assert!(dry.talk.contains("would write "), "{dry:#?}");
-    assert_eq!(stage.states().await.len(), 2, "they are still there");
+    assert_eq!(world.states().await.len(), 2, "they are still there");
 }
 
 /// D41: a failing step stops no other.
 #[tokio::test]
 async fn a_refresh_that_github_refuses_reaps_all_the_same() {
-    let stage = untidy().await;
-    stage.github.pull(|levers| levers.refuse_credentials = true);
+    let world = untidy().await;
+    world.github.pull(|levers| levers.refuse_credentials = true);
     until("end of what was idle", async || {
-        let refreshed = stage.bullpen("refresh").run().await;
+        let refreshed = world.bullpen("refresh").run().await;
         refreshed.exits(1);
         assert!(refreshed.data.contains("tokens       FAILED: denied"), "{refreshed:#?}");
-        stage.states().await.is_empty().then_some(())
+        world.states().await.is_empty().then_some(())
     })
     .await;
 }
 
 #[tokio::test]
 async fn two_refreshes_at_once_are_harmless() {
-    let stage = untidy().await;
-    let owned = stage.provision(2, "owned").await;
+    let world = untidy().await;
+    let owned = world.provision(2, "owned").await;
     until("end of what was idle", async || {
-        let both = [(); 2].map(|()| stage.bullpen("refresh --json").start());
+        let both = [(); 2].map(|()| world.bullpen("refresh --json").start());
         for one in both {
             one.ends().await.exits(0);
         }
-        let states = stage.states().await;
+        let states = world.states().await;
         (states.len() == 2).then_some(states)
     })
     .await;
-    let left: BTreeSet<String> = stage.states().await.into_keys().collect();
+    let left: BTreeSet<String> = world.states().await.into_keys().collect();
     assert_eq!(left, owned.ids());
-    stage.runs_job(owned.label(), "true").await;
-    stage.verify().await;
+    world.runs_job(owned.label(), "true").await;
+    world.verify().await;
 }
 
 /// The databases, and all files beside the database of this name. SQLite's files beside the other
@@ -127,27 +127,27 @@ fn raise_version(database: &Path, by: i32) -> rusqlite::Result<()> {
 
 #[tokio::test]
 async fn a_state_of_a_newer_version_is_refused_and_left_as_it_is() {
-    let stage = Stage::new().await;
-    stage.refresh().await;
+    let world = World::new().await;
+    world.refresh().await;
     for name in ["ledger.db", "mailbox.db"] {
-        let path = stage.state().join(name);
+        let path = world.state().join(name);
         raise_version(&path, 1).expect("it is a database of ours");
-        let before = bytes(&stage.state(), name);
+        let before = bytes(&world.state(), name);
         for line in ["provision --count 1", "release", "refresh", "status", "ledger verify"] {
-            let refused = stage.bullpen(line).run().await;
+            let refused = world.bullpen(line).run().await;
             refused.exits(1).says(name);
             assert!(refused.talk.contains("\n\nhint: "), "{refused:#?}");
-            assert!(bytes(&stage.state(), name) == before, "{line} wrote to {name}");
+            assert!(bytes(&world.state(), name) == before, "{line} wrote to {name}");
         }
         raise_version(&path, -1).expect("it is a database of ours");
     }
-    stage.verify().await;
+    world.verify().await;
 }
 
 /// D34: a wrong input is refused in one line, before any change.
 #[tokio::test]
 async fn wrong_inputs_are_refused_in_one_line() {
-    let stage = Stage::new().await;
+    let world = World::new().await;
     for (line, about) in [
         ("provision --count 0", "--count"),
         ("provision --count three", "--count"),
@@ -159,7 +159,7 @@ async fn wrong_inputs_are_refused_in_one_line() {
         ("refresh --max-runtime-min 0", "--max-runtime-min"),
         ("destroy", "--yes"),
     ] {
-        let refused = stage.bullpen(line).run().await;
+        let refused = world.bullpen(line).run().await;
         refused.exits(64).says(about);
         assert_eq!(refused.talk.lines().count(), 1, "{refused:#?}");
     }

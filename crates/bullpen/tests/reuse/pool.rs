@@ -1,6 +1,6 @@
 //! The pool's queue is a hint and the ledger the truth; a run owns what its requests own.
 //!
-//! Not here: many requests at once (`crowd`).
+//! Not here: many requests at once (`many_requests`).
 
 use std::fs;
 
@@ -8,16 +8,16 @@ use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
 use rusqlite::Connection;
 use serde_json::Value;
 
-use crate::stage::Stage;
 use crate::waiting::until;
+use crate::world::World;
 
 /// D1, D3, D7, D8, D11, D12, D15: messages that are lost, garbled, doubled, of another class,
 /// expired or of an old generation cost time and no machine.
 #[tokio::test]
 async fn every_idle_machine_is_found_in_spite_of_damaged_messages() {
-    let stage = Stage::new().await;
-    let warm = stage.provision(3, "warm").await;
-    stage.release("warm").await;
+    let world = World::new().await;
+    let warm = world.provision(3, "warm").await;
+    world.release("warm").await;
     let columns = "queue, body, fifo_group, blocked, visible_at, expires_at, receives, in_flight";
     let copy = |body: &str| {
         let copied = columns.replace("body", body);
@@ -34,43 +34,43 @@ async fn every_idle_machine_is_found_in_spite_of_damaged_messages() {
             .to_owned(),
     ];
     for (number, damage) in damages.iter().enumerate() {
-        let db = Connection::open(stage.state().join("ledger.db")).expect("it is there");
+        let db = Connection::open(world.state().join("ledger.db")).expect("it is there");
         let rows = db.execute(damage, []).expect("it is a database of ours");
         assert!(rows > 0, "{damage} did nothing");
         let name = format!("after{number}");
-        let all = stage.provision(3, &name).await;
+        let all = world.provision(3, &name).await;
         assert_eq!((all.counts(), all.ids()), ((3, 0), warm.ids()), "{damage}");
-        stage.release(&name).await;
+        world.release(&name).await;
     }
-    stage.verify().await;
+    world.verify().await;
 }
 
 /// D31, D32: two requests of one run have machines of their own; a released request can be made
 /// again.
 #[tokio::test]
 async fn a_release_takes_its_own_requests_machines_and_no_others() {
-    let stage = Stage::new().await;
-    let (one, two) = (stage.provision(1, "one").await, stage.provision(1, "two").await);
+    let world = World::new().await;
+    let (one, two) = (world.provision(1, "one").await, world.provision(1, "two").await);
     assert_ne!((one.label(), one.ids()), (two.label(), two.ids()));
-    stage.release("one").await;
-    let states = stage.states().await;
+    world.release("one").await;
+    let states = world.states().await;
     assert_eq!((states[&one.id()].as_str(), states[&two.id()].as_str()), ("idle", "running"));
-    stage.runs_job(two.label(), "true").await;
-    let again = stage.provision(1, "one").await;
+    world.runs_job(two.label(), "true").await;
+    let again = world.provision(1, "one").await;
     assert_eq!((again.counts(), again.ids()), ((1, 0), one.ids()));
     assert_ne!(again.label(), one.label(), "a label dies with its incarnation");
-    stage.runs_job(again.label(), "true").await;
-    let all = stage.bullpen("release --json").run().await.json();
+    world.runs_job(again.label(), "true").await;
+    let all = world.bullpen("release --json").run().await.json();
     assert_eq!(all["returned"].as_array().map(Vec::len), Some(2), "{all}");
-    let twice = stage.bullpen("release --json").run().await.json();
+    let twice = world.bullpen("release --json").run().await.json();
     assert_eq!(twice["returned"], Value::Array(Vec::new()), "{twice}");
 }
 
 /// D28: a run that ended without a release is released by the next refresh.
 #[tokio::test]
 async fn what_a_run_that_is_over_still_holds_is_released_by_refresh() {
-    let stage = Stage::new().await;
-    let provision = stage.bullpen("provision --count 2 --request 77.1.build --json").run().await;
+    let world = World::new().await;
+    let provision = world.bullpen("provision --count 2 --request 77.1.build --json").run().await;
     let label = provision.json()["label"].as_str().expect("a label").to_owned();
     let order = JobOrder {
         repository: String::from("acme/app"),
@@ -78,31 +78,31 @@ async fn what_a_run_that_is_over_still_holds_is_released_by_refresh() {
         run_id: Some(77),
         ..JobOrder::default()
     };
-    let job = stage.github.submit(order).id;
-    stage.github.over(job).await;
-    let idle = stage.settles().await;
+    let job = world.github.submit(order).id;
+    world.github.over(job).await;
+    let idle = world.settles().await;
     assert_eq!(idle.len(), 2);
-    stage.reuses(&idle).await;
+    world.reuses(&idle).await;
 }
 
 /// D35: a job that takes longer than its request's limit may finish.
 #[tokio::test]
 async fn a_job_extends_the_time_of_its_machine() {
-    let stage = Stage::with(&[("max-runtime-workflow", "2s"), ("clock-skew", "1s")]).await;
-    let one = stage.provision(1, "one").await;
-    let go = stage.path("go");
+    let world = World::with(&[("max-runtime-workflow", "2s"), ("clock-skew", "1s")]).await;
+    let one = world.provision(1, "one").await;
+    let go = world.path("go");
     let script = format!("while [ ! -e {} ]; do sleep 0.05; done", go.display());
-    let job = stage.job(one.label(), &script);
-    let deadline = async || stage.status().await["instances"][0]["deadline"].clone();
+    let job = world.job(one.label(), &script);
+    let deadline = async || world.status().await["instances"][0]["deadline"].clone();
     let before = deadline().await;
     until("extension", async || {
-        stage.refresh().await;
+        world.refresh().await;
         (deadline().await != before).then_some(())
     })
     .await;
-    assert_eq!(stage.states().await[&one.id()], "running");
+    assert_eq!(world.states().await[&one.id()], "running");
     fs::write(&go, "").expect("it can be written");
-    let over = stage.github.over(job).await;
+    let over = world.github.over(job).await;
     assert_eq!(over.conclusion, Some(Conclusion::Success));
-    assert_eq!(stage.settles().await, one.ids());
+    assert_eq!(world.settles().await, one.ids());
 }

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::stage::Stage;
+use crate::shared::processes_under;
 use crate::waiting::until;
-use crate::world::processes_under;
+use crate::world::World;
 
-impl Stage {
+impl World {
     /// Every machine's directory.
     pub(crate) fn machines(&self) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.state().join("machines")) else { return Vec::new() };

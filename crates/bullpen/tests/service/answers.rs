@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 
-use crate::stage::{SECRET, Stage};
 use crate::webhook::Webhook;
 use crate::wire::{place, read, write};
+use crate::world::{SECRET, World};
 
 const TEXT: &str = "content-type: text/plain; charset=utf-8";
 const ADMIN_TOKEN: &str = "the operator's own";
@@ -70,8 +70,8 @@ async fn ask(to: SocketAddr, method: &str, path: &str, headers: &str) -> FullAns
 
 #[tokio::test]
 async fn the_webhook_listener_answers_every_request_as_documented() {
-    let stage = Stage::new().await;
-    let served = stage.serve_with("--roles webhook").await;
+    let world = World::new().await;
+    let served = world.serve_with("--roles webhook").await;
     let (to, _) = place(&served.webhook);
     let nowhere = || FullAnswer::line("404 Not Found", "webhooks are taken at /webhook");
     for path in ["/", "/webhook/", "/webhook/more", "//webhook", "/%77ebhook", "/healthz", "*"] {
@@ -108,8 +108,8 @@ async fn the_webhook_listener_answers_every_request_as_documented() {
 
 #[tokio::test]
 async fn the_admin_listener_answers_every_request_as_documented() {
-    let stage = Stage::new().await;
-    let served = stage.serve().await;
+    let world = World::new().await;
+    let served = world.serve().await;
     let (to, _) = place(&served.admin);
     assert_eq!(ask(to, "GET", "/healthz", "").await, FullAnswer::line("200 OK", "ok"));
     assert_eq!(ask(to, "GET", "/readyz", "").await, FullAnswer::line("200 OK", "ready"));
@@ -141,13 +141,13 @@ async fn the_admin_listener_answers_every_request_as_documented() {
 
 #[tokio::test]
 async fn the_admin_listener_asks_for_its_token_before_anything_else() {
-    let mut stage = Stage::new().await;
-    stage.environment.insert("THE_ADMIN_TOKEN".to_owned(), ADMIN_TOKEN.to_owned());
-    let file = stage.path("bullpen.toml");
+    let mut world = World::new().await;
+    world.environment.insert("THE_ADMIN_TOKEN".to_owned(), ADMIN_TOKEN.to_owned());
+    let file = world.path("bullpen.toml");
     let text = fs::read_to_string(&file).expect("it is there");
     let token = "[listeners]\nadmin-token = \"env:THE_ADMIN_TOKEN\"\n";
     fs::write(&file, format!("{text}{token}")).expect("it can be written");
-    let served = stage.serve().await;
+    let served = world.serve().await;
     let (to, _) = place(&served.admin);
     let refused = || FullAnswer::line("401 Unauthorized", "give the admin token as a bearer");
     for (method, path) in [("GET", "/healthz"), ("GET", "/nothing"), ("POST", "/metrics")] {

@@ -8,7 +8,7 @@ use bullpen_core::job::Job;
 use bullpen_core::ports::Ledger as _;
 
 use crate::process::within;
-use crate::stage::Stage;
+use crate::world::World;
 
 const JOBS: usize = 2_000;
 /// Generous: more than a debug build takes, and far less than all webhooks together.
@@ -16,16 +16,16 @@ const PEAK_KIB_MAX: u64 = 256 * 1024;
 
 #[tokio::test]
 async fn two_thousand_webhooks_are_durable_when_they_are_answered() {
-    let stage = Stage::new().await;
-    let served = stage.serve_with("--roles webhook").await;
+    let world = World::new().await;
+    let served = world.serve_with("--roles webhook").await;
     let jobs: Vec<u64> = (0..JOBS)
-        .map(|number| stage.job(&format!("bullpen/runner=small/tag={number}"), "true"))
+        .map(|number| world.job(&format!("bullpen/runner=small/tag={number}"), "true"))
         .collect();
-    within("answers", stage.github.webhooks_sent()).await;
+    within("answers", world.github.webhooks_sent()).await;
     let peak = served.process.peak_kib();
     served.kill().await;
-    assert_eq!(stage.github.webhook_answers(), [204; JOBS]);
-    let ledger = stage.ledger();
+    assert_eq!(world.github.webhook_answers(), [204; JOBS]);
+    let ledger = world.ledger();
     for job in jobs {
         let row = ledger.row(&JobId::new(job.to_string())).await.expect("it is readable");
         let row = row.unwrap_or_else(|| panic!("job {job} was answered and is lost"));

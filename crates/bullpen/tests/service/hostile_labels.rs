@@ -6,7 +6,7 @@ use bullpen_github::stand_in::protocol::JobOrder;
 
 use serde_json::Value;
 
-use crate::stage::{Stage, order};
+use crate::world::{World, order};
 
 /// The label of the job that a hostile runner is meant to catch, with its secrets.
 const VICTIM: &str = "prod-deploy";
@@ -20,9 +20,9 @@ fn labelled(labels: &[&str]) -> JobOrder {
 /// service makes no runner for it, so that GitHub never has such a runner for the other job.
 #[tokio::test]
 async fn a_job_of_others_is_never_run_on_a_runner_made_for_a_hostile_job() {
-    let stage = Stage::new().await;
-    let _served = stage.serve().await;
-    let victim = stage.github.submit(labelled(&[VICTIM])).id;
+    let world = World::new().await;
+    let _served = world.serve().await;
+    let victim = world.github.submit(labelled(&[VICTIM])).id;
     let mut refused = Vec::new();
     for labels in [
         &["bullpen/runner=small", VICTIM][..],
@@ -30,16 +30,16 @@ async fn a_job_of_others_is_never_run_on_a_runner_made_for_a_hostile_job() {
         &["bullpen/runner=small/ami=ami-0123456789abcdef0"],
         &["bullpen/runner=small", "runner=small"],
     ] {
-        refused.push(stage.github.submit(labelled(labels)).id);
+        refused.push(world.github.submit(labelled(labels)).id);
     }
-    let own = stage.github.submit(labelled(&["bullpen=${{ github.run_id }}-a/runner=small"])).id;
-    stage.over(own).await;
+    let own = world.github.submit(labelled(&["bullpen=${{ github.run_id }}-a/runner=small"])).id;
+    world.over(own).await;
     for job in refused {
-        stage.settled(job).await;
-        let told = stage.run(&format!("explain {job} --json")).await.json();
+        world.settled(job).await;
+        let told = world.run(&format!("explain {job} --json")).await.json();
         assert_eq!((&told["state"], &told["machine"]), (&"ended".into(), &Value::Null), "{told}");
     }
-    assert_eq!(stage.github.notices().len(), 4, "each author is told");
-    let waits = stage.github.job(victim).expect("it is there");
+    assert_eq!(world.github.notices().len(), 4, "each author is told");
+    let waits = world.github.job(victim).expect("it is there");
     assert_eq!((waits.runner, waits.conclusion), (None, None));
 }

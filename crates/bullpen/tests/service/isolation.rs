@@ -14,8 +14,8 @@ use bullpen_github::stand_in::protocol::Conclusion;
 use rustix::process::geteuid;
 
 use crate::setup::CONFIG;
-use crate::stage::{APP_KEY, Stage};
 use crate::waiting::until;
+use crate::world::{APP_KEY, World};
 
 /// The attacks of a job; it records each that succeeds, and waits for the test.
 const ATTACKS: &str = r#"
@@ -89,7 +89,7 @@ fn below(directory: &Path, name: &str) -> Option<PathBuf> {
 
 /// A world that jobs attack, with the files that a service may have on its host.
 struct Target {
-    stage: Stage,
+    world: World,
     /// A user that is no account.
     user: u32,
     /// The run directory of its session.
@@ -107,19 +107,19 @@ impl Target {
         }
         let number = TARGETS.fetch_add(1, Ordering::Relaxed);
         // Not below /tmp, which is always hidden.
-        let mut stage = Stage::configured_in(Path::new("/var/lib"), CONFIG, &[]).await;
+        let mut world = World::configured_in(Path::new("/var/lib"), CONFIG, &[]).await;
         let name = "BULLPEN_PROCESS_FLEET_ISOLATION".to_owned();
-        stage.environment.insert(name, isolation.to_owned());
+        world.environment.insert(name, isolation.to_owned());
         let user = 3_000_000 + 10 * std::process::id() + number;
         let run = PathBuf::from(format!("/run/user/{user}"));
         let cgroup = cgroup_of_version_two().map(|at| at.join(format!("bullpen-test-{user}")));
-        let target = Self { stage, user, run, cgroup };
+        let target = Self { world, user, run, cgroup };
         target.furnish();
         Some(target)
     }
 
     fn furnish(&self) {
-        let path = |name: &str| self.stage.path(name);
+        let path = |name: &str| self.world.path(name);
         for directory in ["home", "secrets", "tools/runner/bin"] {
             fs::create_dir_all(path(directory)).expect("a directory");
         }
@@ -156,7 +156,7 @@ impl Target {
 
     /// Runs the world's copy of the program, as an ordinary user.
     fn run_by_an_ordinary_user(mut self) -> Self {
-        let places = [self.stage.path(""), self.run.clone()];
+        let places = [self.world.path(""), self.run.clone()];
         let owned = Command::new("chown")
             .arg("-R")
             .arg(format!("{0}:{0}", self.user))
@@ -164,24 +164,24 @@ impl Target {
             .status();
         assert!(owned.expect("chown is there").success());
         // The test is root, and root may not open another user's ledger.
-        self.stage.on_files = false;
+        self.world.on_files = false;
         self.tell_where(self.user);
         self
     }
 
     fn tell_where(&mut self, user: u32) {
-        let path = |name: &str| self.stage.path(name).display().to_string();
+        let path = |name: &str| self.world.path(name).display().to_string();
         let told = [
             ("INPUT_APP_KEY", path("secrets/app.pem")),
             ("INPUT_RUNNER_DIR", path("tools/runner")),
         ];
-        self.stage.user = Some((user, self.stage.path("bullpen")));
-        self.stage.environment.extend(told.map(|(name, value)| (name.to_owned(), value)));
+        self.world.user = Some((user, self.world.path("bullpen")));
+        self.world.environment.extend(told.map(|(name, value)| (name.to_owned(), value)));
     }
 
     fn script(&self, pid: u32) -> String {
-        let Self { stage, run, cgroup, .. } = self;
-        let (place, state) = (stage.path(""), stage.state());
+        let Self { world, run, cgroup, .. } = self;
+        let (place, state) = (world.path(""), world.state());
         let cgroup = cgroup.clone().unwrap_or_else(|| PathBuf::from("/nonexistent"));
         let variables = [
             ("PLACE", place.display().to_string()),
@@ -197,23 +197,23 @@ impl Target {
     /// Serves two attacking jobs, one after the other on the same machine; returns the successful
     /// attacks.
     async fn attacked(&self) -> Vec<String> {
-        let stage = &self.stage;
-        let served = stage.serve().await;
+        let world = &self.world;
+        let served = world.serve().await;
         let pid = served.process.child.id();
         let script = self.script(pid);
-        let machines = stage.state().join("machines");
+        let machines = world.state().join("machines");
         let mut found = Vec::new();
         for _ in 0..2 {
-            let job = stage.job("bullpen/runner=small", &script);
+            let job = world.job("bullpen/runner=small", &script);
             let path = until("end of the attacks", async || below(&machines, "found")).await;
             let text = fs::read_to_string(&path).expect("the job wrote it");
             found.extend(text.lines().map(str::to_owned));
             fs::write(path.with_file_name("go"), "").expect("the test is root");
-            assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
-            if stage.on_files {
-                assert_eq!(stage.settled(job).await, End::Completed(Concluded::new("success")));
+            assert_eq!(world.over(job).await.conclusion, Some(Conclusion::Success));
+            if world.on_files {
+                assert_eq!(world.settled(job).await, End::Completed(Concluded::new("success")));
             }
-            assert_eq!(stage.quiet().await.len(), 1, "the machine is cleaned and serves again");
+            assert_eq!(world.quiet().await.len(), 1, "the machine is cleaned and serves again");
         }
         let left = PathBuf::from(format!("/tmp/bullpen-left-{pid}"));
         if left.exists() {
@@ -272,7 +272,7 @@ async fn without_isolation_every_attack_succeeds_and_the_service_says_so() {
     {
         assert!(found.iter().any(|one| one == attack), "{attack} is none: {found:?}");
     }
-    let doctor = target.stage.run("doctor").await;
+    let doctor = target.world.run("doctor").await;
     assert!(doctor.data.contains("warning  isolation: jobs run as"), "{doctor:?}");
 }
 
@@ -280,7 +280,7 @@ async fn without_isolation_every_attack_succeeds_and_the_service_says_so() {
 async fn a_job_of_a_service_that_is_root_reaches_nothing_of_it() {
     let Some(target) = Target::new("required").await.map(Target::run_by_root) else { return };
     assert_eq!(target.attacked().await, [""; 0]);
-    let doctor = target.stage.run("doctor").await;
+    let doctor = target.world.run("doctor").await;
     let held = "isolation: jobs have a user and namespaces of their own";
     assert!(doctor.data.contains(held), "{doctor:?}");
     assert!(doctor.data.contains("warning  network: jobs share this host's network"), "{doctor:?}");
@@ -291,7 +291,7 @@ async fn a_job_of_a_service_that_is_an_ordinary_user_reaches_nothing_of_it() {
     let target = Target::new("required").await.map(Target::run_by_an_ordinary_user);
     let Some(target) = target else { return };
     assert_eq!(target.attacked().await, [""; 0]);
-    let doctor = target.stage.run("doctor").await;
+    let doctor = target.world.run("doctor").await;
     assert!(doctor.data.contains("isolation: jobs have namespaces of their own"), "{doctor:?}");
 }
 
@@ -300,7 +300,7 @@ async fn a_job_of_a_service_that_is_an_ordinary_user_reaches_nothing_of_it() {
 async fn a_service_that_cannot_hold_its_jobs_does_not_start_where_it_must() {
     let target = Target::new("required").await.map(Target::run_by_an_ordinary_user);
     let Some(mut target) = target else { return };
-    let (own, without) = (target.stage.path("bullpen"), target.stage.path("without"));
+    let (own, without) = (target.world.path("bullpen"), target.world.path("without"));
     let text = format!(
         "#!/bin/sh\nexec /usr/bin/unshare --user --map-current-user --keep-caps --mount /bin/sh -c \
          'mount --bind /bin/false /usr/bin/unshare && exec \"$@\"' sh {} \"$@\"\n",
@@ -309,22 +309,22 @@ async fn a_service_that_cannot_hold_its_jobs_does_not_start_where_it_must() {
     let write = "echo \"$1\" >\"$0\"; chmod 755 \"$0\"";
     let written = Command::new("/bin/sh").args(["-c", write]).arg(&without).arg(text).status();
     assert!(written.expect("there is a shell").success());
-    target.stage.user = Some((target.user, without));
-    let refused = target.stage.run("serve --webhook 127.0.0.1:0 --admin 127.0.0.1:0").await;
+    target.world.user = Some((target.user, without));
+    let refused = target.world.run("serve --webhook 127.0.0.1:0 --admin 127.0.0.1:0").await;
     assert_ne!(refused.code, Some(0), "{refused:?}");
     let why = "isolation is required, and jobs run as the service's own user";
     assert!(refused.talk.contains(why), "{refused:?}");
-    let doctor = target.stage.run("doctor").await;
+    let doctor = target.world.run("doctor").await;
     assert!(doctor.data.contains("FAILED   isolation: jobs run as"), "{doctor:?}");
-    target.stage.user = Some((target.user, own));
+    target.world.user = Some((target.user, own));
 }
 
 #[cfg(feature = "aws")]
 #[tokio::test]
 async fn doctor_tells_of_isolation_too_where_the_stores_are_at_aws() {
-    let stage = Stage::on_aws(CONFIG, &[]).await;
-    stage.run("refresh").await.exits(0);
-    let doctor = stage.run("doctor").await;
+    let world = World::on_aws(CONFIG, &[]).await;
+    world.run("refresh").await.exits(0);
+    let doctor = world.run("doctor").await;
     for check in ["isolation: jobs run as", "limits: ", "network: "] {
         assert!(doctor.data.contains(check), "{check} is not told: {doctor:?}");
     }
@@ -336,12 +336,12 @@ async fn a_machine_whose_jobs_were_held_otherwise_serves_no_more() {
     let mut machines = Vec::new();
     for isolation in ["none", "required"] {
         let name = "BULLPEN_PROCESS_FLEET_ISOLATION".to_owned();
-        target.stage.environment.insert(name, isolation.to_owned());
-        let served = target.stage.serve().await;
-        let job = target.stage.job("bullpen/runner=small", "exit 0");
-        assert_eq!(target.stage.over(job).await.conclusion, Some(Conclusion::Success));
-        target.stage.settled(job).await;
-        machines.push(target.stage.quiet().await);
+        target.world.environment.insert(name, isolation.to_owned());
+        let served = target.world.serve().await;
+        let job = target.world.job("bullpen/runner=small", "exit 0");
+        assert_eq!(target.world.over(job).await.conclusion, Some(Conclusion::Success));
+        target.world.settled(job).await;
+        machines.push(target.world.quiet().await);
         served.kill().await;
     }
     assert_eq!(machines[0].len(), 1, "the machine should be used again: {machines:?}");
@@ -350,19 +350,19 @@ async fn a_machine_whose_jobs_were_held_otherwise_serves_no_more() {
 
 #[tokio::test]
 async fn a_state_that_others_can_read_is_refused_with_the_command_that_mends_it() {
-    let stage = Stage::new().await;
-    let hidden = stage.state();
+    let world = World::new().await;
+    let hidden = world.state();
     fs::create_dir(&hidden).expect("a directory");
     fs::set_permissions(&hidden, fs::Permissions::from_mode(0o755)).expect("it is ours");
-    let refused = stage.run("status").await;
+    let refused = world.run("status").await;
     assert_ne!(refused.code, Some(0), "{refused:?}");
     assert!(refused.talk.contains(&format!("chmod 700 {}", hidden.display())), "{refused:?}");
     fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700)).expect("it is ours");
-    stage.run("refresh").await.exits(0);
+    world.run("refresh").await.exits(0);
     let ledger = hidden.join("ledger.db");
     fs::set_permissions(&ledger, fs::Permissions::from_mode(0o640)).expect("it is ours");
-    let refused = stage.run("status").await;
+    let refused = world.run("status").await;
     assert!(refused.talk.contains(&format!("chmod 600 {}", ledger.display())), "{refused:?}");
     fs::set_permissions(&ledger, fs::Permissions::from_mode(0o600)).expect("it is ours");
-    stage.run("status").await.exits(0);
+    world.run("status").await.exits(0);
 }

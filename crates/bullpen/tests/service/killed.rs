@@ -10,7 +10,7 @@ use bullpen_github::stand_in::protocol::Conclusion;
 use bullpen_sim::dice::Dice;
 
 use crate::process::pass;
-use crate::stage::{HASTY, Stage, order};
+use crate::world::{HASTY, World, order};
 
 pub(crate) const KILLS: u32 = 20;
 /// The longest that a process lives: a job takes about a third of it.
@@ -25,22 +25,22 @@ const SEEDS: [u64; 1] = [1];
 #[tokio::test]
 async fn twenty_kills_lose_nothing_and_double_nothing() {
     for seed in SEEDS {
-        let stage = Stage::with(HASTY).await;
+        let world = World::with(HASTY).await;
         let mut load = Load::new(seed);
         for _ in 0..KILLS {
-            let served = stage.serve().await;
-            load.add(&stage);
+            let served = world.serve().await;
+            load.add(&world);
             load.passes().await;
             served.kill().await;
         }
-        let _served = stage.serve().await;
-        load.is_done_once(&stage).await;
+        let _served = world.serve().await;
+        load.is_done_once(&world).await;
         for job in load.jobs {
-            let end = stage.settled(job).await;
+            let end = world.settled(job).await;
             assert_eq!(end, End::Completed(Concluded::new("success")), "seed {seed}");
         }
-        stage.quiet().await;
-        let online = stage.github.runners().into_iter().filter(|runner| runner.online).count();
+        world.quiet().await;
+        let online = world.github.runners().into_iter().filter(|runner| runner.online).count();
         assert_eq!(online, 0, "seed {seed}: a listener is left without a job");
     }
 }
@@ -59,8 +59,8 @@ impl Load {
 
     /// Queues a few more, of a class with or without reuse, with a label of their own or a shared
     /// one.
-    pub(crate) fn add(&mut self, stage: &Stage) {
-        let script = format!("echo \"$JOB\" >> {}", stage.path("ran").display());
+    pub(crate) fn add(&mut self, world: &World) {
+        let script = format!("echo \"$JOB\" >> {}", world.path("ran").display());
         for _ in 0..=self.dice.below(BURST_MAX) {
             let number = self.jobs.len();
             let alone = self.dice.chance(500);
@@ -68,7 +68,7 @@ impl Load {
             let class = if self.dice.chance(700) { "small" } else { "once" };
             let mut order = order(&format!("{head}/runner={class}"), &script);
             order.env.insert("JOB".to_owned(), number.to_string());
-            self.jobs.push(stage.github.submit(order).id);
+            self.jobs.push(world.github.submit(order).id);
         }
     }
 
@@ -78,13 +78,13 @@ impl Load {
     }
 
     /// Asserts that every job ends well, and none ran twice.
-    pub(crate) async fn is_done_once(&self, stage: &Stage) {
+    pub(crate) async fn is_done_once(&self, world: &World) {
         let seed = self.seed;
         for job in &self.jobs {
-            let over = stage.over(*job).await;
+            let over = world.over(*job).await;
             assert_eq!(over.conclusion, Some(Conclusion::Success), "seed {seed}");
         }
-        let ran = std::fs::read_to_string(stage.path("ran")).expect("they ran");
+        let ran = std::fs::read_to_string(world.path("ran")).expect("they ran");
         let mut times: BTreeMap<&str, u32> = BTreeMap::new();
         for line in ran.lines() {
             *times.entry(line).or_default() += 1;

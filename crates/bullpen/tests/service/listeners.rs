@@ -11,16 +11,16 @@ use bullpen_embedded::SqliteQueues;
 use serde_json::Value;
 
 use crate::process::within;
-use crate::stage::{SECRET, Stage};
 use crate::waiting::until;
 use crate::webhook::Webhook;
+use crate::world::{SECRET, World};
 
 const FIVE_MEGABYTES: usize = 5 * 1024 * 1024;
 
 #[tokio::test]
 async fn webhooks_that_github_did_not_send_are_refused_and_the_rest_is_served() {
-    let stage = Stage::new().await;
-    let served = stage.serve().await;
+    let world = World::new().await;
+    let served = world.serve().await;
     let url = &served.webhook;
     let status = async |webhook: Webhook| webhook.send(url).await.status;
     let job = || Webhook::new("workflow_job", "{}");
@@ -43,18 +43,18 @@ async fn webhooks_that_github_did_not_send_are_refused_and_the_rest_is_served() 
     until("word of it", async || served.process.talk().contains(delivery).then_some(())).await;
 
     // The service still serves jobs.
-    let job = stage.job("bullpen/runner=small", "true");
-    stage.over(job).await;
-    stage.settled(job).await;
-    assert_eq!(stage.github.webhook_answers(), [204; 3]);
+    let job = world.job("bullpen/runner=small", "true");
+    world.over(job).await;
+    world.settled(job).await;
+    assert_eq!(world.github.webhook_answers(), [204; 3]);
 }
 
 /// The listener refuses a large body before it parses it: by its announced length alone, or else
 /// once it has grown too large. The service's memory does not grow with it.
 #[tokio::test]
 async fn a_large_body_is_refused_before_it_is_read() {
-    let stage = Stage::new().await;
-    let served = stage.serve().await;
+    let world = World::new().await;
+    let served = world.serve().await;
     let before = served.process.peak_kib();
     let announced = Webhook::new("workflow_job", "").signed(SECRET);
     let announced = announced.header("content-length", &(FIVE_MEGABYTES + 1).to_string());
@@ -76,19 +76,19 @@ async fn a_large_body_is_refused_before_it_is_read() {
 /// message of its group.
 #[tokio::test]
 async fn a_poison_message_is_put_aside_and_blocks_no_job() {
-    let stage = Stage::new().await;
-    let _served = stage.serve().await;
-    stage.github.pull(|levers| levers.webhooks.hold = true);
-    let job = stage.job("bullpen/runner=small", "true");
-    let queues = SqliteQueues::beside(&stage.ledger()).expect("the file is there");
+    let world = World::new().await;
+    let _served = world.serve().await;
+    world.github.pull(|levers| levers.webhooks.hold = true);
+    let job = world.job("bullpen/runner=small", "true");
+    let queues = SqliteQueues::beside(&world.ledger()).expect("the file is there");
     let fifo = Fifo { group: job.to_string(), deduplication: "poison".to_owned() };
     let poison =
         Outgoing { body: "not a wake-up".to_owned(), delay: Duration::ZERO, fifo: Some(fifo) };
     let sent = queues.send(&QueueName::new("bullpen-launches.fifo"), &[poison]).await;
     assert_eq!(sent, Ok(vec![Ok(())]));
-    stage.github.pull(|levers| levers.webhooks.hold = false);
-    stage.over(job).await;
-    stage.settled(job).await;
+    world.github.pull(|levers| levers.webhooks.hold = false);
+    world.over(job).await;
+    world.settled(job).await;
     let dead = QueueName::new("bullpen-dead-letters");
     let letters = within("dead letter", queues.receive(&dead, 10, Duration::from_secs(20))).await;
     let letters = letters.expect("the queue is there");
@@ -106,14 +106,14 @@ async fn a_poison_message_is_put_aside_and_blocks_no_job() {
 
 #[tokio::test]
 async fn the_admin_listener_says_how_the_service_is() {
-    let stage = Stage::new().await;
-    let served = stage.serve().await;
+    let world = World::new().await;
+    let served = world.serve().await;
     assert_eq!(served.ask("/healthz").await.status, 200);
     assert_eq!(served.ask("/readyz").await.status, 200);
     assert_eq!(served.ask("/nothing").await.status, 404);
-    let job = stage.job("bullpen/runner=small", "true");
-    stage.over(job).await;
-    stage.settled(job).await;
+    let job = world.job("bullpen/runner=small", "true");
+    world.over(job).await;
+    world.settled(job).await;
     let metrics = served.ask("/metrics").await;
     assert_eq!(metrics.status, 200);
     for name in ["bullpen_job_wait_seconds", "bullpen_job_startup_seconds"] {

@@ -5,7 +5,6 @@
 //! the rules of webhooks and of the client (`bullpen-github`).
 
 mod answers;
-mod crowd;
 mod drain;
 #[cfg(feature = "aws")]
 #[path = "../tools/ministack.rs"]
@@ -17,6 +16,7 @@ mod jobs;
 mod killed;
 mod listeners;
 mod lost;
+mod many_jobs;
 mod names;
 mod operator;
 #[path = "../tools/process.rs"]
@@ -24,8 +24,8 @@ mod process;
 #[cfg(feature = "aws")]
 mod replicas;
 mod setup;
-#[path = "../tools/stage.rs"]
-mod stage;
+#[path = "../tools/shared.rs"]
+mod shared;
 mod strangers;
 #[path = "../tools/act.rs"]
 mod tool;

@@ -4,7 +4,7 @@
 
 use bullpen_github::stand_in::protocol::JobOrder;
 
-use crate::stage::{Stage, order};
+use crate::world::{World, order};
 
 /// Clears the screen, returns the carriage, starts a line of its own, has Markdown, and reverses
 /// text.
@@ -21,26 +21,26 @@ fn is_harmless(text: &str) {
 /// A pull request names its jobs, and an operator reads the names in a terminal.
 #[tokio::test]
 async fn a_hostile_name_is_shown_escaped_to_people_and_as_it_is_to_programs() {
-    let stage = Stage::new().await;
-    let served = stage.serve().await;
+    let world = World::new().await;
+    let served = world.serve().await;
     let hostile = JobOrder { name: Some(HOSTILE.to_owned()), ..order("bullpen/pool=bilders", "") };
-    let refused = stage.github.submit(hostile).id;
-    stage.settled(refused).await;
-    let explained = stage.run(&format!("explain {refused}")).await;
+    let refused = world.github.submit(hostile).id;
+    world.settled(refused).await;
+    let explained = world.run(&format!("explain {refused}")).await;
     explained.exits(0);
     is_harmless(&explained.data);
     assert!(explained.data.contains(SHOWN), "{}", explained.data);
-    let told = stage.run(&format!("explain {refused} --json")).await;
+    let told = world.run(&format!("explain {refused} --json")).await;
     is_harmless(&told.data);
     assert!(told.data.contains(r"\u009b1m"), "{}", told.data);
     assert_eq!(told.json()["name"], HOSTILE, "a program gets the name itself");
     for line in ["status", "pools", "ledger verify"] {
-        let ran = stage.run(line).await;
+        let ran = world.run(line).await;
         is_harmless(&ran.data);
         is_harmless(&ran.talk);
     }
     is_harmless(&served.process.talk());
-    let notices = stage.github.notices();
+    let notices = world.github.notices();
     let [notice] = &notices[..] else { panic!("{notices:?}") };
     is_harmless(&notice.title);
     is_harmless(&notice.text);

@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use crate::process::Ran;
-use crate::stage::{HASTY, Stage};
 use crate::waiting::until;
+use crate::world::{HASTY, World};
 
 /// A pool with one hot machine, a pool with a target of zero, and a broken pool.
 const POOLS: &str = "\
@@ -23,9 +23,9 @@ pools:
     schedule: [{name: always, hot: 1, stopped: 0}]
 ";
 
-async fn stage() -> Stage {
+async fn world() -> World {
     let hasty: Vec<(&str, &str)> = HASTY.iter().copied().chain([("converge", "2s")]).collect();
-    Stage::configured(POOLS, &hasty).await
+    World::configured(POOLS, &hasty).await
 }
 
 /// The output about one pool.
@@ -44,24 +44,24 @@ fn says(ran: &Ran, words: &[&str]) {
 
 #[tokio::test]
 async fn plans_change_nothing_and_say_by_their_exit_whether_there_is_anything_to_do() {
-    let stage = stage().await;
-    stage.run("pools plan").await.exits(1);
-    stage.run("refresh").await.exits(0);
+    let world = world().await;
+    world.run("pools plan").await.exits(1);
+    world.run("refresh").await.exits(0);
     for _ in 0..2 {
-        let planned = stage.run("pools plan ci --json").await;
+        let planned = world.run("pools plan ci --json").await;
         let told: Value = serde_json::from_str(&planned.exits(10).data).expect("JSON");
         let create =
             json!({"action": "create", "of": {"usage": "on-demand", "hot": 1, "stopped": 0}});
         assert_eq!(told[0]["actions"], json!([create]));
     }
     says(
-        stage.run("pools plan").await.exits(10),
+        world.run("pools plan").await.exits(10),
         &["launch 1 on-demand", "pool odd is left alone"],
     );
-    says(stage.run("pools plan none").await.exits(0), &["none  nothing to do"]);
-    says(stage.run("pools plan cj").await.exits(64), &["there is no pool \"cj\"", "ci, none, odd"]);
-    assert_eq!(stage.status().await["instances"], json!([]));
-    let shown = stage.run("pools").await;
+    says(world.run("pools plan none").await.exits(0), &["none  nothing to do"]);
+    says(world.run("pools plan cj").await.exits(64), &["there is no pool \"cj\"", "ci, none, odd"]);
+    assert_eq!(world.status().await["instances"], json!([]));
+    let shown = world.run("pools").await;
     says(
         shown.exits(0),
         &["ci  kept\n  target    1 hot, 0 stopped (entry \"always\")\n", "odd  left-alone\n"],
@@ -70,66 +70,66 @@ async fn plans_change_nothing_and_say_by_their_exit_whether_there_is_anything_to
 
 #[tokio::test]
 async fn orders_hold_and_need_no_good_configuration() {
-    let mut stage = stage().await;
-    stage.run("refresh").await.exits(0);
-    says(stage.run("pools pause cii").await.exits(64), &["did you mean \"ci\"?"]);
-    says(stage.run("pools pause ci").await.exits(0), &["pool ci is paused", "within 3.0 s"]);
-    says(stage.run("pools plan ci").await.exits(0), &["paused by an operator"]);
-    stage.configure("pools: 7");
-    stage.run("pools").await.exits(64);
-    says(stage.run("pools pause ci").await.exits(0), &["was already paused"]);
-    stage.run("pools pause none").await.exits(64);
-    stage.environment.remove("INPUT_CONFIG");
-    let told = stage.run("pools --json").await.json();
+    let mut world = world().await;
+    world.run("refresh").await.exits(0);
+    says(world.run("pools pause cii").await.exits(64), &["did you mean \"ci\"?"]);
+    says(world.run("pools pause ci").await.exits(0), &["pool ci is paused", "within 3.0 s"]);
+    says(world.run("pools plan ci").await.exits(0), &["paused by an operator"]);
+    world.configure("pools: 7");
+    world.run("pools").await.exits(64);
+    says(world.run("pools pause ci").await.exits(0), &["was already paused"]);
+    world.run("pools pause none").await.exits(64);
+    world.environment.remove("INPUT_CONFIG");
+    let told = world.run("pools --json").await.json();
     assert_eq!(told["configuration"], Value::Null);
     assert_eq!(pool(&told, "ci")["mode"], "paused");
-    says(stage.run("pools plan").await.exits(64), &["nothing to plan by"]);
-    says(stage.run("pools resume ci").await.exits(0), &["kept again"]);
-    let told = stage.run("pools resume ci --json").await.json();
+    says(world.run("pools plan").await.exits(64), &["nothing to plan by"]);
+    says(world.run("pools resume ci").await.exits(0), &["kept again"]);
+    let told = world.run("pools resume ci --json").await.json();
     assert_eq!((&told["already"], &told["order"]), (&json!(true), &Value::Null));
 }
 
 #[tokio::test]
 async fn the_organisations_own_configuration_is_asked_for() {
-    let mut stage = stage().await;
-    stage.run("refresh").await.exits(0);
-    stage.environment.remove("INPUT_CONFIG");
-    stage.environment.insert("GITHUB_REPOSITORY".to_owned(), "acme".to_owned());
+    let mut world = world().await;
+    world.run("refresh").await.exits(0);
+    world.environment.remove("INPUT_CONFIG");
+    world.environment.insert("GITHUB_REPOSITORY".to_owned(), "acme".to_owned());
     let (repository, path) = ("acme/.github-private", ".github/runs-on.yml");
-    assert_eq!(stage.run("pools --json").await.json()["pools"], json!([]), "there is none");
-    stage.github.put_file(repository, path, POOLS);
-    let told = stage.run("pools --json").await.json();
+    assert_eq!(world.run("pools --json").await.json()["pools"], json!([]), "there is none");
+    world.github.put_file(repository, path, POOLS);
+    let told = world.run("pools --json").await.json();
     assert_eq!(told["configuration"], format!("{repository}/{path}"));
     assert_eq!(pool(&told, "ci")["target"], json!({"entry": "always", "hot": 1, "stopped": 0}));
-    stage.github.put_file(repository, path, "pools: 7");
-    says(stage.run("pools").await.exits(64), &["acme/.github-private/.github/runs-on.yml:1:"]);
+    world.github.put_file(repository, path, "pools: 7");
+    says(world.run("pools").await.exits(64), &["acme/.github-private/.github/runs-on.yml:1:"]);
 }
 
 #[tokio::test]
 async fn a_drained_pool_lets_its_job_finish() {
-    let stage = stage().await;
-    let served = stage.serve().await;
+    let world = world().await;
+    let served = world.serve().await;
     let has = async |kind: &str| {
-        let told = stage.run("pools --json").await.json();
+        let told = world.run("pools --json").await.json();
         pool(&told, "ci")["machines"][kind].as_u64().expect("a number")
     };
     until("hot machine", async || (has("hot").await == 1).then_some(())).await;
-    stage.run("pools plan").await.exits(0);
-    let job = stage.job("bullpen/pool=ci", &stage.gated("go"));
-    stage.started(job).await;
+    world.run("pools plan").await.exits(0);
+    let job = world.job("bullpen/pool=ci", &world.gated("go"));
+    world.started(job).await;
     until("another in its place", async || (has("hot").await == 1).then_some(())).await;
-    let told = stage.run("pools drain ci --json").await.json();
+    let told = world.run("pools drain ci --json").await.json();
     assert_eq!((&told["in_use"], &told["already"]), (&json!(1), &json!(false)), "{told}");
     // The journal records an action after it was taken.
     let ci = until("drained pool", async || {
-        let ci = pool(&stage.run("pools --json").await.json(), "ci");
+        let ci = pool(&world.run("pools --json").await.json(), "ci");
         (ci["machines"]["hot"] == 0 && ci["deeds"][0]["act"] == "terminate").then_some(ci)
     })
     .await;
     assert_eq!((&ci["mode"], &ci["machines"]["detached"]), (&json!("draining"), &json!(1)), "{ci}");
-    stage.open("go");
-    stage.over(job).await;
-    stage.settled(job).await;
+    world.open("go");
+    world.over(job).await;
+    world.settled(job).await;
     until("empty pool", async || (has("detached").await == 0).then_some(())).await;
     drop(served);
 }
@@ -137,9 +137,9 @@ async fn a_drained_pool_lets_its_job_finish() {
 /// Facts that only GitHub knows: the App's permissions, and the newest runner.
 #[tokio::test]
 async fn doctor_asks_github_what_the_app_may_do_and_how_old_the_runner_is() {
-    let stage = stage().await;
-    stage.run("refresh").await.exits(0);
-    let told = stage.run("doctor --json").await.json();
+    let world = world().await;
+    world.run("refresh").await.exits(0);
+    let told = world.run("doctor --json").await.json();
     let check = |name: &str| {
         let checks = told["checks"].as_array().expect("a list");
         checks.iter().find(|check| check["check"] == name).cloned().unwrap_or(Value::Null)
@@ -147,8 +147,8 @@ async fn doctor_asks_github_what_the_app_may_do_and_how_old_the_runner_is() {
     assert_eq!(check("App permissions")["verdict"], "ok", "{told}");
     let age = check("runner age")["what"].to_string();
     assert!(age.contains("GitHub offers 2.999.0"), "{age}");
-    stage.run("refresh --actions-runner-version 2.325.0").await.exits(0);
-    let told = stage.run("doctor").await.exits(0).data.clone();
+    world.run("refresh --actions-runner-version 2.325.0").await.exits(0);
+    let told = world.run("doctor").await.exits(0).data.clone();
     let line = told.lines().find(|line| line.contains("runner age")).expect("a line");
     assert!(
         line.starts_with("warning") && line.contains("2.325.0; GitHub offers 2.999.0"),

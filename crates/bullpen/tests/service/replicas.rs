@@ -5,7 +5,7 @@
 
 use crate::killed::{KILLS, Load};
 use crate::setup::CONFIG;
-use crate::stage::{HASTY, Served, Stage};
+use crate::world::{HASTY, Served, World};
 
 /// Seeds that once failed are kept here.
 const SEEDS: [u64; 1] = [1];
@@ -14,27 +14,27 @@ const SEEDS: [u64; 1] = [1];
 #[tokio::test]
 async fn twenty_kills_of_two_replicas_lose_nothing_and_double_nothing() {
     for seed in SEEDS {
-        let stage = Stage::on_aws(CONFIG, HASTY).await;
+        let world = World::on_aws(CONFIG, HASTY).await;
         let mut load = Load::new(seed);
-        let mut replicas: [Option<Served>; 2] = [Some(stage.serve().await), None];
+        let mut replicas: [Option<Served>; 2] = [Some(world.serve().await), None];
         for _ in 0..KILLS {
             for replica in &mut replicas {
                 if replica.is_none() {
-                    *replica = Some(stage.serve().await);
+                    *replica = Some(world.serve().await);
                 }
             }
-            load.add(&stage);
+            load.add(&world);
             load.passes().await;
             let dies = usize::from(load.dice.chance(500));
             if let Some(replica) = replicas[dies].take() {
                 replica.kill().await;
             }
         }
-        let _last = stage.serve().await;
-        load.is_done_once(&stage).await;
+        let _last = world.serve().await;
+        load.is_done_once(&world).await;
         for job in &load.jobs {
-            stage.ended(*job).await;
+            world.ended(*job).await;
         }
-        stage.quiet().await;
+        world.quiet().await;
     }
 }

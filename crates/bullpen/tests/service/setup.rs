@@ -1,12 +1,12 @@
 //! The configuration of the service's tests, and helpers of a process or a world for them alone.
 //!
-//! Not here: the world (`stage`).
+//! Not here: the world (`world`).
 
 use std::fs;
 
 use crate::process::Process;
-use crate::stage::Stage;
 use crate::waiting::until;
+use crate::world::World;
 
 /// A class with reuse, a class without, and a pool with a target of zero.
 pub(crate) const CONFIG: &str = "\
@@ -22,7 +22,7 @@ x-bullpen:
     small: {reuse: {max-uses: 1000}}
 ";
 
-impl Stage {
+impl World {
     pub(crate) async fn new() -> Self {
         Self::with(&[]).await
     }

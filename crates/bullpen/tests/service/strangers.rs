@@ -18,10 +18,10 @@ use tokio::sync::watch;
 
 use crate::process::within;
 use crate::setup::CONFIG;
-use crate::stage::{SECRET, Served, Stage, order};
 use crate::waiting::until;
 use crate::webhook::Webhook;
 use crate::wire::{place, read, write};
+use crate::world::{SECRET, Served, World, order};
 
 /// More connections than the listener has seats.
 const CROWD: usize = 700;
@@ -58,11 +58,11 @@ fn ping() -> Webhook {
 }
 
 /// The service with a configuration in which loopback is no proxy.
-async fn served_directly(stage: &Stage) -> Served {
-    let file = stage.path("bullpen.toml");
+async fn served_directly(world: &World) -> Served {
+    let file = world.path("bullpen.toml");
     let text = fs::read_to_string(&file).expect("it is there");
     fs::write(&file, format!("{text}[listeners]\nproxies = []\n")).expect("it can be written");
-    stage.serve_with("--roles webhook").await
+    world.serve_with("--roles webhook").await
 }
 
 /// Whether the peer has closed it; reads and drops earlier bytes.
@@ -81,8 +81,8 @@ fn is_closed(stream: &TcpStream) -> bool {
 /// while most of them are still open, and has closed the oldest.
 #[tokio::test]
 async fn a_crowd_of_idle_connections_keeps_no_delivery_waiting() {
-    let stage = Stage::new().await;
-    let served = served_directly(&stage).await;
+    let world = World::new().await;
+    let served = served_directly(&world).await;
     let (to, _) = place(&served.webhook);
     let mut idle = Vec::new();
     for number in 0..CROWD {
@@ -100,8 +100,8 @@ async fn a_crowd_of_idle_connections_keeps_no_delivery_waiting() {
 /// Heads that never end: they keep no delivery waiting either.
 #[tokio::test]
 async fn heads_that_never_end_keep_no_delivery_waiting() {
-    let stage = Stage::new().await;
-    let served = stage.serve_with("--roles webhook").await;
+    let world = World::new().await;
+    let served = world.serve_with("--roles webhook").await;
     let (to, _) = place(&served.webhook);
     let mut slow = Vec::new();
     for _ in 0..CROWD {
@@ -118,8 +118,8 @@ async fn heads_that_never_end_keep_no_delivery_waiting() {
 /// not affect another address, or a connection that signed.
 #[tokio::test]
 async fn one_address_cannot_have_every_seat() {
-    let stage = Stage::new().await;
-    let served = served_directly(&stage).await;
+    let world = World::new().await;
+    let served = served_directly(&world).await;
     let (to, _) = place(&served.webhook);
     let flood = Ipv4Addr::new(127, 0, 2, 1);
     let signed = connect(flood, to).await;
@@ -172,8 +172,8 @@ fn keep_asking(streams: Vec<net::TcpStream>, rounds: &watch::Sender<usize>) -> i
 /// A connection without a seat gets 503, and the time to come again.
 #[tokio::test]
 async fn a_refused_connection_is_told_when_to_come_again() {
-    let stage = Stage::new().await;
-    let served = served_directly(&stage).await;
+    let world = World::new().await;
+    let served = served_directly(&world).await;
     let (to, _) = place(&served.webhook);
     let mut address = 0;
     let said = until("refusal", async || {
@@ -210,8 +210,8 @@ async fn any_closes(crowd: &[TcpStream]) {
 
 #[tokio::test]
 async fn a_body_that_does_not_come_is_answered_in_the_end() {
-    let stage = Stage::new().await;
-    let served = stage.serve_with("--roles webhook").await;
+    let world = World::new().await;
+    let served = world.serve_with("--roles webhook").await;
     let stalls = Webhook::new("workflow_job", "{").header("content-length", "5000").signed(SECRET);
     let answer = within("answer", stalls.send(&served.webhook)).await;
     assert_eq!((answer.status, answer.body.trim()), (408, "the body took too long"));
@@ -221,34 +221,34 @@ async fn a_body_that_does_not_come_is_answered_in_the_end() {
 /// machine.
 #[tokio::test]
 async fn an_unreadable_report_is_counted_and_shown() {
-    let stage = Stage::new().await;
-    let served = stage.serve().await;
-    let job = stage.job("bullpen/runner=small", &stage.gated("go"));
-    stage.started(job).await;
-    let live = stage.ledger().live(None).await.expect("it is readable").items;
+    let world = World::new().await;
+    let served = world.serve().await;
+    let job = world.job("bullpen/runner=small", &world.gated("go"));
+    world.started(job).await;
+    let live = world.ledger().live(None).await.expect("it is readable").items;
     let [record] = &live[..] else { panic!("{live:?}") };
     let forged = "INSERT INTO signals (key, kind, generation, body) \
                   VALUES (?1, '\"UD_ROOT\"', 1, '\u{1b}[2J')";
     let mailbox =
-        rusqlite::Connection::open(stage.state().join("mailbox.db")).expect("it is there");
+        rusqlite::Connection::open(world.state().join("mailbox.db")).expect("it is there");
     let key = record.facts.mailbox.as_str();
     until("forged report", async || mailbox.execute(forged, [key]).ok()).await;
 
     let id = record.id.as_str();
-    let told = stage.run("status").await.exits(0).data.clone();
+    let told = world.run("status").await.exits(0).data.clone();
     let row = told.lines().find(|row| row.contains("unreadable")).expect("a line");
     assert!(row.starts_with(id) && row.contains("UD_ROOT"), "{row}");
-    let told = stage.status().await;
+    let told = world.status().await;
     let shown = told["instances"][0]["unreadable_report"].as_str().expect("a reason").to_owned();
     assert!(shown.contains("UD_ROOT"), "{shown}");
-    let told = stage.run(&format!("explain {job}")).await.exits(0).data.clone();
+    let told = world.run(&format!("explain {job}")).await.exits(0).data.clone();
     assert!(told.contains(&format!("the report of {id} is unreadable")), "{told}");
     assert!(!told.contains('\u{1b}'), "{told:?}");
-    let told = stage.run(&format!("explain {job} --json")).await.json();
+    let told = world.run(&format!("explain {job} --json")).await.json();
     assert_eq!(told["machine"]["unreadable_report"], shown);
     // The service reads the machine's report when it takes the machine back.
-    stage.open("go");
-    stage.over(job).await;
+    world.open("go");
+    world.over(job).await;
     let counted = async || {
         let metrics = served.ask("/metrics").await.body;
         let counter = metrics.lines().find(|it| it.starts_with("bullpen_reports_unreadable_total"));
@@ -262,8 +262,8 @@ async fn an_unreadable_report_is_counted_and_shown() {
 /// still answers a delivery from elsewhere, the admin listener and a signal.
 #[tokio::test]
 async fn one_address_that_never_stops_asking_keeps_nothing_waiting() {
-    let stage = Stage::new().await;
-    let served = served_directly(&stage).await;
+    let world = World::new().await;
+    let served = served_directly(&world).await;
     let (to, _) = place(&served.webhook);
     let (round, mut rounds) = watch::channel(0);
     let mut floods = Vec::new();
@@ -300,8 +300,8 @@ async fn one_address_that_never_stops_asking_keeps_nothing_waiting() {
 
 #[tokio::test]
 async fn what_is_malformed_is_refused_before_its_body_is_read() {
-    let stage = Stage::new().await;
-    let served = stage.serve_with("--roles webhook").await;
+    let world = World::new().await;
+    let served = world.serve_with("--roles webhook").await;
     let (to, _) = place(&served.webhook);
     let said = async |bytes: &[u8]| {
         let stream = connect(Ipv4Addr::LOCALHOST, to).await;
@@ -320,8 +320,8 @@ async fn what_is_malformed_is_refused_before_its_body_is_read() {
 /// service answers a signed delivery beside it.
 #[tokio::test]
 async fn bodies_that_nobody_signed_take_bounded_memory() {
-    let stage = Stage::new().await;
-    let served = stage.serve_with("--roles webhook").await;
+    let world = World::new().await;
+    let served = world.serve_with("--roles webhook").await;
     let (to, _) = place(&served.webhook);
     let before = served.process.peak_kib();
     let forged = Webhook::new("workflow_job", "x".repeat(STALLED_BYTES)).signed("another secret");
@@ -372,40 +372,40 @@ fn delivery(job: u64, repository: &str, installation: u64) -> Webhook {
 /// announces a repository in scope, and serves it without a restart.
 #[tokio::test]
 async fn an_app_that_was_installed_anew_is_served_again() {
-    let stage = Stage::configured(CONFIG, &[("configuration", "100ms")]).await;
-    let served = stage.serve().await;
+    let world = World::configured(CONFIG, &[("configuration", "100ms")]).await;
+    let served = world.serve().await;
     assert_eq!(delivery(900_011, "acme/app", 7).send(&served.webhook).await.status, 204);
-    stage.github.pull(|levers| levers.installed_anew = Some(9));
+    world.github.pull(|levers| levers.installed_anew = Some(9));
     until("the new installation to be served", async || {
         let answer = delivery(900_012, "acme/app", 9).send(&served.webhook).await;
         assert_eq!(answer.status, 204);
-        stage.row(900_012).await
+        world.row(900_012).await
     })
     .await;
     assert_eq!(delivery(900_013, "acme/app", 7).send(&served.webhook).await.status, 204);
-    assert_eq!(stage.row(900_013).await, None, "the old installation is not served any more");
+    assert_eq!(world.row(900_013).await, None, "the old installation is not served any more");
 }
 
 /// Signed, labelled for the stack, and of a foreign repository or installation: the service counts
 /// the delivery and answers 204, and does nothing else.
 #[tokio::test]
 async fn a_signed_delivery_of_a_stranger_leaves_no_row_and_launches_nothing() {
-    let stage = Stage::new().await;
-    let served = stage.serve().await;
+    let world = World::new().await;
+    let served = world.serve().await;
     let (foreign, installed) = (900_001, 900_002);
     for (job, repository, installation) in [(foreign, "evil/app", 7), (installed, "acme/app", 8)] {
         let answer = delivery(job, repository, installation).send(&served.webhook).await;
         assert_eq!(answer.status, 204);
     }
-    let theirs = stage.github.submit(bullpen_github::stand_in::protocol::JobOrder {
+    let theirs = world.github.submit(bullpen_github::stand_in::protocol::JobOrder {
         repository: "evil/app".to_owned(),
         ..order("bullpen/runner=small", "true")
     });
-    let own = stage.job("bullpen/runner=small", "true");
-    stage.over(own).await;
-    stage.settled(own).await;
+    let own = world.job("bullpen/runner=small", "true");
+    world.over(own).await;
+    world.settled(own).await;
     for job in [foreign, installed, theirs.id] {
-        assert_eq!(stage.row(job).await, None, "job {job}");
+        assert_eq!(world.row(job).await, None, "job {job}");
     }
     let metrics = served.ask("/metrics").await.body;
     for line in [
@@ -414,12 +414,12 @@ async fn a_signed_delivery_of_a_stranger_leaves_no_row_and_launches_nothing() {
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }
-    let told: Value = stage.run("doctor --json").await.exits(0).json();
+    let told: Value = world.run("doctor --json").await.exits(0).json();
     let checks = told["checks"].as_array().expect("a list");
     let check = |name: &str| checks.iter().find(|check| check["check"] == name);
     assert_eq!(check("App installations").expect("it is an App")["verdict"], "ok", "{told}");
-    stage.github.pull(|levers| (levers.public_apps, levers.organization_hooks) = (true, true));
-    let warned = stage.run("doctor --json").await;
+    world.github.pull(|levers| (levers.public_apps, levers.organization_hooks) = (true, true));
+    let warned = world.run("doctor --json").await;
     warned.exits(1);
     let warned: Value = serde_json::from_str(&warned.data).expect("it is JSON");
     let of = |name: &str| {

@@ -11,16 +11,16 @@ use bullpen_core::mailbox::Secret;
 use bullpen_github::stand_in::Hook;
 use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
 
-use crate::stage::{SECRET, Stage, order};
+use crate::world::{SECRET, World, order};
 
 const REPOSITORY: &str = "acme/app";
 
 /// Runs a job to its end; returns it and the last machine in its row.
-async fn ran_on(stage: &Stage, order: JobOrder) -> (u64, InstanceId) {
-    let job = stage.github.submit(order).id;
-    assert_eq!(stage.over(job).await.conclusion, Some(Conclusion::Success));
-    stage.settled(job).await;
-    let row = stage.row(job).await.expect("it has a row");
+async fn ran_on(world: &World, order: JobOrder) -> (u64, InstanceId) {
+    let job = world.github.submit(order).id;
+    assert_eq!(world.over(job).await.conclusion, Some(Conclusion::Success));
+    world.settled(job).await;
+    let row = world.row(job).await.expect("it has a row");
     let machine = row.steps.iter().rev().find_map(|step| match &step.step {
         JobStep::Assigned { instance, .. } => instance.clone(),
         _ => None,
@@ -45,26 +45,26 @@ fn ids(machines: &BTreeSet<String>) -> Vec<&str> {
 #[tokio::test]
 async fn a_fork_never_gets_a_used_machine_and_leaves_none() {
     for runs in [false, true] {
-        let stage = Stage::new().await;
-        stage.github.pull(|levers| levers.public_repositories = vec![REPOSITORY.to_owned()]);
-        let served = stage.serve().await;
+        let world = World::new().await;
+        world.github.pull(|levers| levers.public_repositories = vec![REPOSITORY.to_owned()]);
+        let served = world.serve().await;
         let (url, secret) = (served.webhook.clone(), Secret::new(SECRET));
-        stage.github.hook(Hook { url, secret, runs }).expect("it is on loopback");
-        let (_, first) = ran_on(&stage, of_run(9_001)).await;
-        let (_, again) = ran_on(&stage, of_run(9_002)).await;
+        world.github.hook(Hook { url, secret, runs }).expect("it is on loopback");
+        let (_, first) = ran_on(&world, of_run(9_001)).await;
+        let (_, again) = ran_on(&world, of_run(9_002)).await;
         assert_eq!(first, again, "own code takes the machine that own code left");
-        let (job, strangers) = ran_on(&stage, of_fork(9_003)).await;
+        let (job, strangers) = ran_on(&world, of_fork(9_003)).await;
         assert_ne!(first, strangers);
-        let known = stage.row(job).await.expect("it has a row").known.about.provenance;
+        let known = world.row(job).await.expect("it has a row").known.about.provenance;
         assert_eq!(known.origin, Some(Origin::Fork));
         assert_eq!(known.visibility, Some(Visibility::Public));
-        let told = stage.run(&format!("explain {job}")).await;
+        let told = world.run(&format!("explain {job}")).await;
         let why = "1 used before, and its code is not trusted";
         assert!(told.exits(0).data.contains(why), "{}", told.data);
-        assert_eq!(ids(&stage.quiet().await), [first.as_str()], "the stranger's has ended");
-        let asked = stage.github.answers();
+        assert_eq!(ids(&world.quiet().await), [first.as_str()], "the stranger's has ended");
+        let asked = world.github.answers();
         let asked = asked.keys().filter(|(call, _)| call == "GET actions/runs/{id}").count();
-        assert_eq!(asked == 0, runs, "{:?}", stage.github.answers());
+        assert_eq!(asked == 0, runs, "{:?}", world.github.answers());
     }
 }
 
@@ -72,14 +72,14 @@ async fn a_fork_never_gets_a_used_machine_and_leaves_none() {
 /// says why.
 #[tokio::test]
 async fn in_a_public_repository_a_used_machine_needs_the_runs_id_in_the_label() {
-    let stage = Stage::new().await;
-    stage.github.pull(|levers| levers.public_repositories = vec![REPOSITORY.to_owned()]);
-    let _served = stage.serve().await;
-    let (_, first) = ran_on(&stage, of_run(9_001)).await;
-    let (job, second) = ran_on(&stage, order("bullpen/runner=small", "true")).await;
+    let world = World::new().await;
+    world.github.pull(|levers| levers.public_repositories = vec![REPOSITORY.to_owned()]);
+    let _served = world.serve().await;
+    let (_, first) = ran_on(&world, of_run(9_001)).await;
+    let (job, second) = ran_on(&world, order("bullpen/runner=small", "true")).await;
     assert_ne!(first, second);
-    let told = stage.run(&format!("explain {job}")).await;
+    let told = world.run(&format!("explain {job}")).await;
     let why = "1 used before, and its labels do not name its run";
     assert!(told.exits(0).data.contains(why), "{}", told.data);
-    stage.quiet().await;
+    world.quiet().await;
 }

@@ -9,8 +9,8 @@ use bullpen_core::job::{Conclusion as Concluded, End};
 use bullpen_github::stand_in::protocol::{Conclusion, JobOrder};
 
 use crate::setup::CONFIG;
-use crate::stage::{REPOSITORY, Stage};
 use crate::tool::act;
+use crate::world::{REPOSITORY, World};
 
 /// Two jobs, which the tests queue separately; a step's output is the next step's input.
 const WORKFLOW: &str = r#"
@@ -29,8 +29,8 @@ jobs:
       - run: touch "$STAGE/went-on"
 "#;
 
-fn order(stage: &Stage, name: &str) -> JobOrder {
-    let directory = stage.path("").display().to_string();
+fn order(world: &World, name: &str) -> JobOrder {
+    let directory = world.path("").display().to_string();
     let act = act().display().to_string();
     JobOrder {
         repository: REPOSITORY.to_owned(),
@@ -48,19 +48,19 @@ fn order(stage: &Stage, name: &str) -> JobOrder {
 async fn a_workflow_is_run_by_act_and_its_result_is_the_jobs() {
     // A label without `=` means the default pool; act cannot parse the other form.
     let config = CONFIG.replace("x-bullpen:\n", "x-bullpen:\n  default-pool: builders\n");
-    let stage = Stage::configured(&config, &[]).await;
-    let _served = stage.serve().await;
-    let good = stage.github.submit(order(&stage, "build")).id;
-    let over = stage.over(good).await;
+    let world = World::configured(&config, &[]).await;
+    let _served = world.serve().await;
+    let good = world.github.submit(order(&world, "build")).id;
+    let over = world.over(good).await;
     assert_eq!(over.conclusion, Some(Conclusion::Success));
-    assert_eq!(stage.settled(good).await, End::Completed(Concluded::new("success")));
+    assert_eq!(world.settled(good).await, End::Completed(Concluded::new("success")));
     let runner = over.runner.expect("it had one");
-    let said = fs::read_to_string(stage.path("said")).expect("the steps ran");
+    let said = fs::read_to_string(world.path("said")).expect("the steps ran");
     assert_eq!(said.trim(), format!("hello of {runner}"));
 
-    let bad = stage.github.submit(order(&stage, "fail")).id;
-    assert_eq!(stage.over(bad).await.conclusion, Some(Conclusion::Failure));
-    assert_eq!(stage.settled(bad).await, End::Completed(Concluded::new("failure")));
-    assert!(!stage.path("went-on").exists(), "a step that fails ends its job");
-    assert_eq!(stage.quiet().await.len(), 1, "one machine served both");
+    let bad = world.github.submit(order(&world, "fail")).id;
+    assert_eq!(world.over(bad).await.conclusion, Some(Conclusion::Failure));
+    assert_eq!(world.settled(bad).await, End::Completed(Concluded::new("failure")));
+    assert!(!world.path("went-on").exists(), "a step that fails ends its job");
+    assert_eq!(world.quiet().await.len(), 1, "one machine served both");
 }

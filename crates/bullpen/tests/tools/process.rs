@@ -1,6 +1,6 @@
 //! One process of the built command, which ends with its test, and waits with a limit.
 //!
-//! Not here: the world it runs in (`stage`).
+//! Not here: the world it runs in (`world`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -44,6 +44,6 @@ pub(super) fn check<'c>(
 fn launches_per_hour(pool: &PoolConfig) -> u64 {
     const HOUR: Duration = Duration::from_secs(3_600);
     let hot = pool.schedule.entries.iter().map(|entry| u64::from(entry.hot)).max().unwrap_or(0);
-    let lifetime = pool.hot_lifetime.unwrap_or(Limits::DEFAULT.hot_lifetime);
+    let lifetime = pool.own.hot_lifetime.unwrap_or(Limits::DEFAULT.hot_lifetime);
     hot.saturating_mul(HOUR.as_secs()) / lifetime.as_secs().max(1)
 }

@@ -3,7 +3,8 @@
 //! They are under one top-level key, because RunsOn rejects unknown keys inside runners and pools:
 //! with keys of ours there, RunsOn could not read the file.
 //!
-//! Not here: what the keys change (`runner`, `pool`), or `labels` (`label_policy`).
+//! Not here: what the keys change (`runner`, `pool`), the keys of a pool (`pool_keys`), or `labels`
+//! (`label_policy`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,10 +13,10 @@ use super::code;
 use super::finding::Findings;
 use super::label_policy;
 use super::node::{MappingEntry, Node, Value};
-use super::pool::{self, Rollout};
+use super::pool_keys::{self, PoolKeys};
 use super::read::{
-    Fields, MappingShape, boolean, choice, count, duration, entries, ignored, mapping, positive,
-    shown, text, used, wrong,
+    Fields, MappingShape, boolean, choice, duration, entries, mapping, positive, shown, text, used,
+    wrong,
 };
 use super::runner::Reuse;
 use crate::class::Usage;
@@ -47,20 +48,6 @@ pub const RUNNER_EXTENSION: MappingShape = MappingShape {
 pub const REUSE: MappingShape =
     MappingShape { name: "`reuse`", keys: &[used("max-uses"), used("max-age")] };
 
-/// Our keys for a pool.
-pub const POOL_EXTENSION: MappingShape = MappingShape {
-    name: "`x-bullpen.pools.<name>`",
-    keys: &[
-        used("rollout"),
-        used("hot-lifetime"),
-        used("max"),
-        used("share"),
-        used("spot"),
-        used("group"),
-        ignored("slo", "pools are not sized by themselves yet"),
-    ],
-};
-
 /// What the service does about a job for which no runner can ever be started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnUnfulfillable {
@@ -81,22 +68,11 @@ pub(super) struct RunnerExtension {
     pub(super) group: Option<RunnerGroup>,
 }
 
-/// Our keys for one pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct PoolExtension {
-    pub(super) rollout: Option<Rollout>,
-    pub(super) hot_lifetime: Option<Duration>,
-    pub(super) max: Option<u32>,
-    pub(super) share: bool,
-    pub(super) spot: bool,
-    pub(super) group: Option<RunnerGroup>,
-}
-
 /// Everything under `x-bullpen`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extension {
     pub(super) runners: BTreeMap<String, RunnerExtension>,
-    pub(super) pools: BTreeMap<String, PoolExtension>,
+    pub(super) pools: BTreeMap<String, PoolKeys>,
     pub(super) default_pool: Option<PoolName>,
     pub(super) on_unfulfillable: OnUnfulfillable,
     pub(super) labels: Policy,
@@ -126,7 +102,7 @@ pub(super) fn read(
             if entry.node.extent().flawed {
                 findings.blame();
             }
-            pool_keys(&entry.node, others, findings)
+            pool_keys::read(&entry.node, others, findings)
         });
         extension.pools.insert(entry.key.clone(), read);
     }
@@ -217,23 +193,6 @@ fn reuse(node: &Node, others: &[&MappingShape], findings: &mut Findings) -> Opti
                 max_age: fields.get("max-age").and_then(|node| duration(node, "max-age", findings)),
             })
         }
-    }
-}
-
-fn pool_keys(node: &Node, others: &[&MappingShape], findings: &mut Findings) -> PoolExtension {
-    let Some(fields) = mapping(node, &POOL_EXTENSION, others, findings) else {
-        return PoolExtension::default();
-    };
-    let lifetime = fields.get("hot-lifetime");
-    let mut flag = |key| fields.get(key).and_then(|node| boolean(node, key, findings));
-    let (share, spot) = (flag("share"), flag("spot"));
-    PoolExtension {
-        rollout: fields.get("rollout").and_then(|node| pool::rollout(node, findings)),
-        hot_lifetime: lifetime.and_then(|node| duration(node, "hot-lifetime", findings)),
-        max: fields.get("max").and_then(|node| count(node, "max", findings)),
-        share: share.unwrap_or(false),
-        spot: spot.unwrap_or(false),
-        group: group(&fields, findings),
     }
 }
 

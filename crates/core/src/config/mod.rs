@@ -17,6 +17,7 @@ pub mod image;
 pub mod label_policy;
 mod node;
 pub mod pool;
+pub mod pool_keys;
 mod read;
 pub mod runner;
 pub mod runs_on;

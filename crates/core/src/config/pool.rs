@@ -1,22 +1,21 @@
 //! `pools:` of `runs-on.yml`: standby pools with a schedule.
 //!
 //! Not here: the schedules (`timetable`), evaluating a schedule (`schedule`), or our own keys for a
-//! pool (`extension`).
+//! pool (`pool_keys`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use super::extension::PoolExtension;
 use super::finding::Findings;
 use super::image::Platform;
 use super::node::{MappingEntry, Node};
+use super::pool_keys::PoolKeys;
 use super::read::{
     ConfigKey, Fields, KeySupport, MappingShape, choice, mapping, scalar, shown, text, used,
 };
 use super::stack::{Ceilings, Stack};
 use super::timetable::{self, CountLimit};
 use crate::creation::{Ceiling, Scope};
-use crate::ids::{ClassName, PoolName, RunnerGroup};
+use crate::ids::{ClassName, PoolName};
 use crate::schedule::Schedule;
 
 /// The keys of a pool.
@@ -57,18 +56,8 @@ pub struct PoolConfig {
     pub version: Option<String>,
     /// How many machines it keeps, and when.
     pub schedule: Schedule,
-    /// How machines are replaced; depends on the pool's size if absent (`x-bullpen`).
-    pub rollout: Option<Rollout>,
-    /// The age at which a hot machine is replaced; the stack's limit if absent (`x-bullpen`).
-    pub hot_lifetime: Option<Duration>,
-    /// The most machines it may have (`x-bullpen`).
-    pub max: Option<u32>,
-    /// Whether requests of the class may claim its idle machines (`x-bullpen`).
-    pub share: bool,
-    /// Whether its hot machines are spot instances (`x-bullpen`).
-    pub spot: bool,
-    /// The runner group at GitHub for its runners (`x-bullpen`).
-    pub group: Option<RunnerGroup>,
+    /// Our own keys (`x-bullpen`).
+    pub own: PoolKeys,
 }
 
 /// The rest of the configuration that a pool is checked against.
@@ -76,7 +65,7 @@ pub(super) struct PoolContext<'a> {
     /// The names under `runners:`, with their platforms where known.
     pub(super) runners: &'a BTreeMap<&'a str, Option<Platform>>,
     pub(super) zones: &'a BTreeSet<String>,
-    pub(super) extensions: &'a BTreeMap<String, PoolExtension>,
+    pub(super) extensions: &'a BTreeMap<String, PoolKeys>,
     pub(super) stacks: &'a [Stack],
     pub(super) others: &'a [&'a MappingShape],
 }
@@ -92,7 +81,7 @@ pub(super) fn read(
     }
     check_name(pool, findings);
     let fields = mapping(&pool.node, &POOL, around.others, findings)?;
-    let extension = around.extensions.get(&pool.key).cloned().unwrap_or_default();
+    let own = around.extensions.get(&pool.key).cloned().unwrap_or_default();
     let runner = runner(pool, &fields, around.runners, findings);
     let env = env(&fields, findings);
     let version = fields
@@ -100,25 +89,14 @@ pub(super) fn read(
         .and_then(|node| Some(scalar(node, "version", "text or a number", findings)?.text.clone()));
     let zone = fields.get("timezone").and_then(|node| zone(node, around.zones, findings));
     let zone = zone.unwrap_or_else(|| ZONE_DEFAULT.to_owned());
-    let bounds: Vec<CountLimit> = extension
+    let bounds: Vec<CountLimit> = own
         .max
         .map(CountLimit::Own)
         .into_iter()
         .chain(above(pool, runner.as_ref(), &env, around))
         .collect();
     let schedule = timetable::read(pool, &fields, zone, &bounds, around.others, findings);
-    Some(PoolConfig {
-        runner: runner?,
-        env,
-        version,
-        schedule,
-        rollout: extension.rollout,
-        hot_lifetime: extension.hot_lifetime,
-        max: extension.max,
-        share: extension.share,
-        spot: extension.spot,
-        group: extension.group,
-    })
+    Some(PoolConfig { runner: runner?, env, version, schedule, own })
 }
 
 /// The ceilings that apply to the pool's machines in the stacks of its environment.

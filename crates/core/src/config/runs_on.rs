@@ -9,6 +9,7 @@ use super::finding::{ConfigRead, Findings, TextPosition};
 use super::image::{self, ImageConfig, Platform};
 use super::node::{MappingEntry, Node, Value};
 use super::pool::{self, PoolConfig};
+use super::pool_keys;
 use super::read::{KeySupport, MappingShape, entries, ignored, shown, used};
 use super::runner::{self, RunnerConfig};
 use super::stack::Stack;
@@ -45,7 +46,7 @@ pub const SHAPES: &[&MappingShape] = &[
     &extension::EXTENSION,
     &extension::RUNNER_EXTENSION,
     &extension::REUSE,
-    &extension::POOL_EXTENSION,
+    &pool_keys::POOL_EXTENSION,
     &label_policy::LABELS,
     &label_policy::LABEL_RULES,
     &label_policy::LABEL_MAXIMA,
@@ -60,7 +61,7 @@ const STRAYS: &[&MappingShape] = &[
     &pool::POOL,
     &runner::RUNNER,
     &image::IMAGE,
-    &extension::POOL_EXTENSION,
+    &pool_keys::POOL_EXTENSION,
     &extension::RUNNER_EXTENSION,
     &extension::EXTENSION,
     &extension::REUSE,

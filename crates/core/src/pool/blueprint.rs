@@ -120,12 +120,12 @@ impl Blueprint {
     /// How its hot machines are paid for: on demand, unless the pool itself asks for spot; its
     /// runner's setting does not count. Stopped ones are always on-demand.
     pub const fn hot_usage(&self) -> Usage {
-        if self.config.spot { Usage::Spot } else { Usage::OnDemand }
+        if self.config.own.spot { Usage::Spot } else { Usage::OnDemand }
     }
 
     /// The age at which its hot machines are due to be replaced.
     pub fn hot_lifetime(&self, limits: &Limits) -> Duration {
-        self.config.hot_lifetime.unwrap_or(limits.hot_lifetime)
+        self.config.own.hot_lifetime.unwrap_or(limits.hot_lifetime)
     }
 
     /// The ceilings that a launch for it counts under: the stack's that concern it, and its own.
@@ -135,7 +135,8 @@ impl Blueprint {
         }
         let concerns =
             |ceiling: &&Ceiling| ceiling.scope.counts(&self.class.name, Some(&self.name));
-        let own = self.config.max.map(|max| Ceiling { scope: Scope::Pool(self.name.clone()), max });
+        let own =
+            self.config.own.max.map(|max| Ceiling { scope: Scope::Pool(self.name.clone()), max });
         stack.iter().filter(concerns).cloned().chain(own).collect()
     }
 
@@ -152,7 +153,7 @@ impl Blueprint {
             mode,
             target: target_at(&self.config.schedule, &self.zone, now),
             spec_hash: self.spec_hash.clone(),
-            rollout: self.config.rollout,
+            rollout: self.config.own.rollout,
             hot_usage: self.hot_usage(),
             hot_lifetime: self.hot_lifetime(limits),
             allowances,

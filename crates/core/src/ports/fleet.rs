@@ -1,6 +1,7 @@
 //! The port to machines (EC2, or processes on one machine).
 //!
-//! Not here: which machines to launch or end (the engine decides).
+//! Not here: which machines to launch or end (the engine decides), or what must be in the cloud
+//! before a launch ([`super::Site`]).
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,13 +9,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Fault;
-use crate::class::{Architecture, RunnerClass, Usage};
+use crate::class::{Architecture, Usage};
 use crate::creation::{LaunchRequest, Offering};
 use crate::ids::{
     ClassName, InstanceId, InstanceType, IntentId, MailboxKey, PoolName, StopOp, Zone,
 };
 use crate::instance::standby::StandbyStatus;
-use crate::parameters::LaunchSite;
 use crate::rates::Rates;
 use crate::time::Timestamp;
 
@@ -104,7 +104,7 @@ pub struct Launched {
     /// The offerings for which the cloud had no capacity.
     pub shortages: Vec<Offering>,
     /// Why the cloud launched fewer machines, in its words, and the remedy; for people.
-    pub said: Option<String>,
+    pub explanation: Option<String>,
 }
 
 /// The result of starting one machine.
@@ -165,35 +165,9 @@ pub trait Fleet: Send + Sync {
     /// Every machine with this stack's tag, all pages, whether the ledger has a record of it or
     /// not.
     fn list(&self) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send;
-    /// Asks the cloud for the launch site that `launch` needs; `None` for a fleet that needs none.
-    /// The site contains `born`. If the answer differs from `kept`, the fleet has just asked for
-    /// it.
-    fn learn(
-        &self,
-        born: &str,
-        kept: Option<&LaunchSite>,
-    ) -> impl Future<Output = Result<Option<LaunchSite>, Fault>> + Send {
-        let _ = (born, kept);
-        async { Ok(None) }
-    }
     /// How long after its launch a machine may be missing from `list`.
     fn shows_within(&self) -> Duration {
         Duration::ZERO
-    }
-    /// Creates the cloud resources that launches of these classes need, and removes those that no
-    /// class needs any more. Returns a line for people about each change. Unless `really` is set,
-    /// it changes nothing and returns the changes that it would make.
-    fn prepare(
-        &self,
-        classes: &[RunnerClass],
-        really: bool,
-    ) -> impl Future<Output = Result<Vec<String>, Fault>> + Send {
-        let _ = (classes, really);
-        async { Ok(Vec::new()) }
-    }
-    /// Removes everything that `prepare` created; returns a line for people about each removal.
-    fn dismantle(&self) -> impl Future<Output = Result<Vec<String>, Fault>> + Send {
-        async { Ok(Vec::new()) }
     }
     /// These machines. A machine missing from the answer is gone, or not visible yet.
     fn describe(

@@ -20,6 +20,7 @@ mod job_forge;
 mod ledger;
 mod mailbox;
 mod queue;
+mod site;
 
 pub use fleet::{Fleet, Launched, Machine, MachineState, StartOutcome, StopOrder, Tag, Tags};
 pub use forge::{Forge, Runner, RunnerSpec, RunnerTokens};
@@ -29,6 +30,7 @@ pub use ledger::{
 };
 pub use mailbox::{Consistency, Mailbox};
 pub use queue::{Delivery, Depth, Fifo, Outgoing, QueueKind, QueueSpec, Queues};
+pub use site::{LearnedSite, Site};
 
 /// A failed call to a port. The set is closed: the engine matches on it and never on text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -119,6 +121,8 @@ pub trait Ports: Send + Sync {
     type Mailbox: Mailbox;
     /// Machines.
     type Fleet: Fleet;
+    /// What the fleet needs before a launch.
+    type Site: Site;
     /// GitHub.
     type Forge: Forge;
     /// Time.
@@ -134,6 +138,8 @@ pub trait Ports: Send + Sync {
     fn mailbox(&self) -> &Self::Mailbox;
     /// Machines.
     fn fleet(&self) -> &Self::Fleet;
+    /// What the fleet needs before a launch.
+    fn site(&self) -> &Self::Site;
     /// GitHub.
     fn forge(&self) -> &Self::Forge;
     /// Time.

@@ -58,11 +58,6 @@ impl Won {
         &self.record
     }
 
-    /// The owner.
-    pub const fn owner(&self) -> &Owner {
-        &self.owner
-    }
-
     /// What kind of machine it is for its owner.
     pub const fn kind(&self) -> CheckKind {
         self.kind

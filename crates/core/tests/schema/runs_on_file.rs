@@ -1,11 +1,18 @@
 //! The schema types of `runs-on.yml`, for editors.
 //!
 //! Not here: rules that a schema cannot express (`bullpen_core::config`).
-#![expect(dead_code, reason = "these types only describe a schema and have no values")]
+#![expect(
+    dead_code,
+    clippy::zero_sized_map_values,
+    reason = "these types only describe a schema and have no values"
+)]
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use bullpen_core::config::pool_keys::{KeyForm, POOL_KEYS, PoolKey};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::json;
 
 /// RunsOn's configuration as Bullpen reads it. It ignores other top-level keys; `x-*` is yours.
 #[derive(JsonSchema)]
@@ -326,24 +333,35 @@ enum Rollout {
     Rolling,
 }
 
-/// Bullpen's keys for a pool.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields, rename_all = "kebab-case")]
-struct PoolExtension {
-    /// How outdated machines are replaced.
-    rollout: Option<Rollout>,
-    /// When a hot machine is replaced.
-    hot_lifetime: Option<Duration>,
-    /// The maximum of machines.
-    max: Option<u32>,
-    /// Whether idle machines are offered to every request of the class.
-    share: Option<Truth>,
-    /// Whether hot machines are spot.
-    spot: Option<Truth>,
-    /// The runner group that its runners join at GitHub.
-    group: Option<String>,
-    /// Accepted and not acted on.
-    slo: Option<serde_json::Value>,
+/// Bullpen's keys for a pool, from their table.
+struct PoolExtension;
+
+impl JsonSchema for PoolExtension {
+    fn schema_name() -> Cow<'static, str> {
+        "PoolExtension".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut properties = serde_json::Map::new();
+        for PoolKey { key, doc, form } in POOL_KEYS {
+            let mut schema = match form {
+                KeyForm::Rollout => generator.subschema_for::<Option<Rollout>>(),
+                KeyForm::Duration => generator.subschema_for::<Option<Duration>>(),
+                KeyForm::Count => generator.subschema_for::<Option<u32>>(),
+                KeyForm::Flag => generator.subschema_for::<Option<Truth>>(),
+                KeyForm::Group => generator.subschema_for::<Option<String>>(),
+            };
+            schema.insert("description".to_owned(), doc.trim_start().into());
+            properties.insert((*key).to_owned(), schema.into());
+        }
+        properties.insert("slo".to_owned(), json!({"description": "Accepted and not acted on."}));
+        json_schema!({
+            "description": "Bullpen's keys for a pool.",
+            "type": "object",
+            "properties": properties,
+            "additionalProperties": false,
+        })
+    }
 }
 
 /// What labels may ask for.

@@ -3,9 +3,11 @@
 //! Not here: rules that a schema cannot express (`bullpen_core::config`).
 #![expect(dead_code, reason = "these types only describe a schema and have no values")]
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use bullpen_core::limits::{self, Limit, LimitField};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 /// The settings of one stack. `crates/core/config.default.toml` has every default.
 #[derive(JsonSchema)]
@@ -226,119 +228,33 @@ struct Listeners {
     proxies: Option<OneOrMany<String>>,
 }
 
-/// The limits of the stack.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields, rename_all = "kebab-case")]
-struct Limits {
-    /// How long a released machine waits for its next owner.
-    idle_released: Option<Duration>,
-    /// How long a stopped machine may stay stopped before it is replaced.
-    idle_stopped: Option<Duration>,
-    /// When the replacement of a hot machine begins, so that it never drifts far from its image.
-    hot_lifetime: Option<Duration>,
-    /// How much longer an expiring hot machine may live while its replacement boots.
-    hot_hard_end: Option<Duration>,
-    /// No claim takes an idle machine this close to its deadline: it would race the reaper.
-    not_claimable_before_deadline: Option<Duration>,
-    /// How long a claim lives without renewal.
-    claim_lease: Option<Duration>,
-    /// How often a live request renews its claims.
-    claim_renew: Option<Duration>,
-    /// How long an agent may take to acknowledge an assignment.
-    assignment_acknowledged: Option<Duration>,
-    /// How long registration may take after the acknowledgement.
-    registration: Option<Duration>,
-    /// How long registration may take on a machine that was stopped: its caches are cold.
-    registration_stopped: Option<Duration>,
-    /// How long a started machine may take until its first heartbeat.
-    first_beat_stopped: Option<Duration>,
-    /// How often an agent sends a heartbeat.
-    heartbeat: Option<Duration>,
-    /// When a heartbeat is stale: after three missed ones. Two are too few, because reads may lag.
-    heartbeat_stale: Option<Duration>,
-    /// How long a created machine may take until it can serve.
-    warm_up: Option<Duration>,
-    /// How long an owner in workflow mode may keep a machine unless a job extends it.
-    max_runtime_workflow: Option<Duration>,
-    /// How long an owner in service mode may keep a machine unless a job extends it.
-    max_runtime_service: Option<Duration>,
-    /// The longest runtime that an extension can reach.
-    hard_cap: Option<Duration>,
-    /// How long an agent may take to acknowledge `stop`.
-    release_acknowledgement: Option<Duration>,
-    /// How often GitHub is asked again to delete a busy runner.
-    release_retry: Option<Duration>,
-    /// How long the control plane repeats a call to GitHub without which a request cannot begin.
-    forge_patience: Option<Duration>,
-    /// How long created machines may take to report and register.
-    fleet_validation: Option<Duration>,
-    /// How long a message that does not fit stays hidden from all receivers.
-    requeue_delay: Option<Duration>,
-    /// A stop call must not be sent later than this after its intent.
-    stop_fence: Option<Duration>,
-    /// How long after the intent the sender may still send a stop call.
-    stop_send_within: Option<Duration>,
-    /// The stop call's own timeout.
-    stop_call_timeout: Option<Duration>,
-    /// If a request sees one id more often than this in one attempt, the pool is exhausted for it.
-    #[schemars(range(min = 1))]
-    sightings_max: Option<u32>,
-    /// How long a pool lease lives without renewal.
-    pool_lease: Option<Duration>,
-    /// How often a pool lease is renewed.
-    pool_lease_renew: Option<Duration>,
-    /// A machine younger than this, or under a live intent, never counts as an orphan.
-    reconcile_grace: Option<Duration>,
-    /// How long a tombstone is kept.
-    tombstone_ttl: Option<Duration>,
-    /// How long a finished job row is kept.
-    job_row_ttl: Option<Duration>,
-    /// How long a mailbox item is kept after its last write.
-    mailbox_ttl: Option<Duration>,
-    /// How long a pool queue message is kept.
-    pool_queue_retention: Option<Duration>,
-    /// How long a queued job may wait for a runner before it visibly fails.
-    job_deadline: Option<Duration>,
-    /// The maximum of launch attempts per job.
-    #[schemars(range(min = 1))]
-    launch_attempts_max: Option<u32>,
-    /// The first wait between launch attempts; doubles, with jitter.
-    launch_backoff: Option<Duration>,
-    /// When the service examines a job row again on which no worker works.
-    row_look_again: Option<Duration>,
-    /// How long a worker may hold a row in `assigning`.
-    row_lease: Option<Duration>,
-    /// How often the worker renews that lease.
-    row_lease_renew: Option<Duration>,
-    /// How many owners one machine may serve.
-    #[schemars(range(min = 1))]
-    uses_max: Option<u32>,
-    /// The maximum age of a machine.
-    age_max: Option<Duration>,
-    /// The clock difference between two machines up to which nothing but time is lost.
-    clock_skew: Option<Duration>,
-    /// How long `provision` tries to get its machines.
-    request_deadline: Option<Duration>,
-    /// The watchdog of a machine, armed first at boot; the agent may only shorten it.
-    watchdog: Option<Duration>,
-    /// How long a capacity shortage is remembered.
-    shortage_memory: Option<Duration>,
-    /// How long a batched call waits for more calls to join it.
-    coalesce_idle: Option<Duration>,
-    /// The maximum wait of a batched call.
-    coalesce_max: Option<Duration>,
-    /// How often the planner of a pool runs.
-    converge: Option<Duration>,
-    /// How soon a record may be advertised again; doubles.
-    readvertise: Option<Duration>,
-    /// How often the service looks for job rows that are due.
-    sweep: Option<Duration>,
-    /// How often the service asks GitHub for jobs that no webhook announced.
-    find: Option<Duration>,
-    /// How often the service reaps, reconciles and advertises again.
-    upkeep: Option<Duration>,
-    /// How often the service checks whether the configuration has changed.
-    configuration: Option<Duration>,
-    /// How long a process that must end continues the work that it has begun.
-    drain: Option<Duration>,
+/// `[limits]`, from the table of the numbers.
+struct Limits;
+
+impl JsonSchema for Limits {
+    fn schema_name() -> Cow<'static, str> {
+        "Limits".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut properties = serde_json::Map::new();
+        for Limit { key, doc, field } in limits::Limits::ALL {
+            let mut schema = match field {
+                LimitField::Duration(_) => generator.subschema_for::<Option<Duration>>(),
+                LimitField::Count(_) => {
+                    let mut schema = generator.subschema_for::<Option<u32>>();
+                    schema.insert("minimum".to_owned(), 1.into());
+                    schema
+                }
+            };
+            schema.insert("description".to_owned(), doc.trim_start().into());
+            properties.insert((*key).to_owned(), schema.into());
+        }
+        json_schema!({
+            "description": "The limits of the stack.",
+            "type": "object",
+            "properties": properties,
+            "additionalProperties": false,
+        })
+    }
 }

@@ -205,7 +205,7 @@ impl<C: Clock> Machines<C> {
         };
         let machines = record.machines.iter().map(now);
         let (machines, shortages) = (machines.collect(), record.shortages.clone());
-        Ok(Launched { machines, shortages, said: None })
+        Ok(Launched { machines, shortages, explanation: None })
     }
 
     /// Removes launches that are too old for a caller to wait for, and have no directories left.

@@ -32,7 +32,7 @@ const DELEGATE: &str = "delegate a cgroup of version 2 to the service (Delegate=
 #[derive(Clone, Debug)]
 pub struct IsolationSettings {
     /// How much isolation the operator wants.
-    pub wish: IsolationMode,
+    pub mode: IsolationMode,
     /// The ids of the machines' own users.
     pub users: UserRange,
     /// The state directory.
@@ -89,7 +89,7 @@ impl ChosenIsolation {
 /// Tries what this host allows, in a temporary directory below `directory`.
 pub fn choose(settings: &IsolationSettings, directory: &Path) -> ChosenIsolation {
     let root = geteuid().is_root();
-    let means = if settings.wish == IsolationMode::None {
+    let means = if settings.mode == IsolationMode::None {
         let untried = || Err("not tried".to_owned());
         let groups = Vec::new();
         HostIsolation {
@@ -102,22 +102,22 @@ pub fn choose(settings: &IsolationSettings, directory: &Path) -> ChosenIsolation
     } else {
         try_all(settings, directory, root)
     };
-    let decision = decide(settings.wish, &means);
+    let decision = decide(settings.mode, &means);
     let mut for_agents = with_paths(Isolation::of(&decision), settings);
-    let processes_max = settings.processes_max.filter(|_| settings.wish != IsolationMode::None);
+    let processes_max = settings.processes_max.filter(|_| settings.mode != IsolationMode::None);
     let limits = limits(settings, &decision);
     if let (Ok(cgroup), Some(processes_max)) = (&limits, processes_max) {
         let cgroup = cgroup.clone();
         for_agents.limits = Some(Limits { cgroup, processes_max, ..Limits::default() });
     }
     let users = decision.user.then_some(settings.users);
-    let (refused, is_to_be_limited) = (decision.refuses(settings.wish), processes_max.is_some());
+    let (refused, is_to_be_limited) = (decision.refuses(settings.mode), processes_max.is_some());
     ChosenIsolation { decision, refused, limits, is_to_be_limited, for_agents, users }
 }
 
 /// The cgroup for limits, or why there are no limits.
 fn limits(settings: &IsolationSettings, decision: &Decision) -> Result<PathBuf, String> {
-    if settings.processes_max.is_none() || settings.wish == IsolationMode::None {
+    if settings.processes_max.is_none() || settings.mode == IsolationMode::None {
         return Err("limits are switched off".to_owned());
     }
     // The program that isolates a job also puts it into its cgroup.
@@ -349,7 +349,7 @@ mod tests {
     fn jobs_without_isolation_have_no_limits() {
         let tree = tree("cpu memory pids\n", "");
         let settings = IsolationSettings {
-            wish: IsolationMode::Best,
+            mode: IsolationMode::Best,
             users: UserRange::DEFAULT,
             state: tree.path().to_owned(),
             home: None,
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(limits(&off, &held).unwrap_err(), "limits are switched off");
     }
 
-    fn chosen(wish: IsolationMode, limits: Result<PathBuf, String>) -> ChosenIsolation {
+    fn chosen(mode: IsolationMode, limits: Result<PathBuf, String>) -> ChosenIsolation {
         let means = HostIsolation {
             root: true,
             user: Ok(()),
@@ -375,7 +375,7 @@ mod tests {
             own_processes: Ok(()),
             groups: Vec::new(),
         };
-        let decision = decide(wish, &means);
+        let decision = decide(mode, &means);
         let for_agents = Isolation::of(&decision);
         ChosenIsolation {
             decision,

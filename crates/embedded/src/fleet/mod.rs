@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::ports::{Clock, Fault, Fleet, Launched, Machine, StartOutcome, StopOrder, Tag};
+use bullpen_core::ports::{
+    Clock, Fault, Fleet, Launched, Machine, Site, StartOutcome, StopOrder, Tag,
+};
 
 use crate::write_gate::WriteGate;
 
@@ -162,6 +164,9 @@ impl<C: Clock + 'static> ProcessFleet<C> {
         self.work(move |machines| machines.reclaim(&id))
     }
 }
+
+/// Processes need nothing before their launch.
+impl<C: Clock + 'static> Site for ProcessFleet<C> {}
 
 impl<C: Clock + 'static> Fleet for ProcessFleet<C> {
     fn launch(

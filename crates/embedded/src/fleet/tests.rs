@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bullpen_agent::runner::tree;
 use bullpen_core::class::{RunnerClass, Scripts, Usage};
-use bullpen_core::ids::{IntentId, SpecHash};
+use bullpen_core::ids::IntentId;
 use bullpen_core::isolation::{IsolationMode, UserRange};
 use bullpen_core::ports::{MachineState, Tags};
 use bullpen_core::request::TypePattern;
 use bullpen_sim::clock::ManualClock;
+use bullpen_sim::contract::fleet::any_machines as request;
 use tempfile::TempDir;
 
 use super::directory::{Durability, MachineDirectory, machine_directory};
@@ -73,19 +74,6 @@ impl Drop for TestHost {
     fn drop(&mut self) {
         ending::end_all(&BTreeSet::from([mark(self.directory.path()).unwrap()]), &BTreeSet::new())
             .unwrap();
-    }
-}
-
-fn request(intent: &str, count: u32) -> LaunchRequest {
-    LaunchRequest {
-        intent: IntentId::new(intent),
-        class: RunnerClass::defaults().remove(0),
-        pool: None,
-        usage: Usage::Spot,
-        allowed_types: vec![TypePattern::new("*")],
-        avoid: BTreeSet::new(),
-        spec_hash: SpecHash::new("1-abc"),
-        count,
     }
 }
 
@@ -291,7 +279,7 @@ fn files_of_version_1_are_read_and_newer_ones_left_unchanged() {
 fn nothing_is_launched_where_required_isolation_is_impossible() {
     let host = TestHost::new();
     let settings = IsolationSettings {
-        wish: IsolationMode::None,
+        mode: IsolationMode::None,
         users: UserRange::DEFAULT,
         state: host.directory.path().to_owned(),
         home: None,

@@ -3,76 +3,18 @@
 //! Not here: one machine's life (`lifecycle`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
 
 use bullpen_core::ids::IntentId;
 use bullpen_core::ports::{Fleet as _, MachineState};
 use bullpen_embedded::fleet::{Capacity, FleetSettings};
 
+use crate::child::{Process, child_directory, print_marked};
 use crate::support::{
     Fleet, STUBBORN, STUBBORN_PROCESSES, TestHost, eventually, open, real, request, settings, until,
 };
 
-/// The prefix of a child's own lines; the harness prints the other lines of its output.
-const MARK: &str = "child says:";
 const MACHINES_MAX: u32 = 7;
-
-/// The directory to work in, if this process is a child.
-fn child_directory() -> Option<PathBuf> {
-    let mut arguments = env::args().skip_while(|argument| argument != "--skip");
-    arguments.nth(1)?.strip_prefix("child in ").map(PathBuf::from)
-}
-
-struct Launcher {
-    child: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl Launcher {
-    /// Runs `test` of this program again, as a child.
-    fn start(test: &str, host: &TestHost) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture", "--test-threads=1", "--skip"])
-            .arg(format!("child in {}", host.directory().display()))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, output }
-    }
-
-    /// The child's next line; `None` once no process holds its output open.
-    fn receive(&mut self) -> Option<String> {
-        let mut line = String::new();
-        while self.output.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-            if let Some((_, text)) = line.split_once(MARK) {
-                return Some(text.trim().to_owned());
-            }
-            line.clear();
-        }
-        None
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Launcher {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn print_marked(text: &str) {
-    let mut output = std::io::stdout();
-    writeln!(output, "{MARK} {text}").unwrap();
-    output.flush().unwrap();
-}
 
 /// A fleet with a capacity of [`MACHINES_MAX`].
 fn small(directory: &Path) -> Fleet {
@@ -89,7 +31,8 @@ fn machines_outlive_their_launcher() {
             std::future::pending::<()>().await;
         }
         let host = TestHost::new();
-        let mut child = Launcher::start("concurrent::machines_outlive_their_launcher", &host);
+        let mut child =
+            Process::start("concurrent::machines_outlive_their_launcher", host.directory());
         let launched = child.receive().unwrap();
         child.kill();
         assert_eq!(child.receive(), None, "no machine holds its launcher's output open");
@@ -130,7 +73,7 @@ fn a_killed_launcher_loses_and_doubles_no_machine() {
         let fleet = host.fleet(STUBBORN);
         let mut intents = BTreeSet::new();
         for round in 0..ROUNDS {
-            let mut child = Launcher::start(TEST, &host);
+            let mut child = Process::start(TEST, host.directory());
             for _ in 0..=round % LAUNCHES {
                 intents.insert(child.receive().unwrap());
             }
@@ -173,7 +116,7 @@ fn concurrent_launches_share_the_capacity() {
         }
         let host = TestHost::new();
         let test = "concurrent::concurrent_launches_share_the_capacity";
-        let mut children: Vec<_> = (0..4).map(|_| Launcher::start(test, &host)).collect();
+        let mut children: Vec<_> = (0..4).map(|_| Process::start(test, host.directory())).collect();
         let launched: u32 =
             children.iter_mut().map(|child| child.receive().unwrap().parse::<u32>().unwrap()).sum();
         assert_eq!(launched, MACHINES_MAX);

@@ -1,4 +1,4 @@
-//! The contract suite of the `Fleet` port on real processes.
+//! The contract suites of the `Fleet` and the `Site` port on real processes.
 //!
 //! Not here: behaviour beyond the port (`lifecycle`, `concurrent`).
 
@@ -63,3 +63,4 @@ impl FleetHarness for Processes {
 }
 
 bullpen_sim::fleet_contract!(Processes);
+bullpen_sim::site_contract!(Processes);

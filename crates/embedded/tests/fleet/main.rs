@@ -8,6 +8,8 @@
 
 #![expect(clippy::unwrap_used, reason = "this crate is a test, including its helper functions")]
 
+#[path = "../common/child.rs"]
+mod child;
 mod concurrent;
 mod contract;
 mod lifecycle;

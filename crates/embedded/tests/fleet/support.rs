@@ -13,15 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_agent::runner::tree::{self, Identity};
-use bullpen_core::class::{RunnerClass, Usage};
-use bullpen_core::creation::LaunchRequest;
-use bullpen_core::ids::{InstanceId, IntentId, SpecHash, StopOp};
+use bullpen_core::ids::{InstanceId, StopOp};
 use bullpen_core::ports::{Clock, Fleet as _, Machine, MachineState, StopOrder};
-use bullpen_core::request::TypePattern;
 use bullpen_core::time::Timestamp;
 use bullpen_embedded::fleet::{
     Capacity, Catalogue, Entropy, FleetSettings, ProcessFleet, supervise,
 };
+pub(crate) use bullpen_sim::contract::fleet::any_machines as request;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -178,19 +176,6 @@ pub(crate) fn settings(directory: &Path, agent: &str) -> FleetSettings {
             File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
             u64::from_le_bytes(bytes)
         }),
-    }
-}
-
-pub(crate) fn request(intent: &str, count: u32) -> LaunchRequest {
-    LaunchRequest {
-        intent: IntentId::new(intent),
-        class: RunnerClass::defaults().remove(0),
-        pool: None,
-        usage: Usage::Spot,
-        allowed_types: vec![TypePattern::new("*")],
-        avoid: BTreeSet::new(),
-        spec_hash: SpecHash::new("1-abc"),
-        count,
     }
 }
 

@@ -126,7 +126,7 @@ impl JobSettings {
 
     /// The pools whose idle machines serve every request of their class.
     pub(super) fn sharing(&self) -> BTreeSet<PoolName> {
-        let sharing = self.config.pools.iter().filter(|(_, pool)| pool.share);
+        let sharing = self.config.pools.iter().filter(|(_, pool)| pool.own.share);
         sharing.map(|(name, _)| name.clone()).collect()
     }
 
@@ -205,7 +205,7 @@ impl JobSettings {
         pool: Option<&PoolName>,
         class: &ClassName,
     ) -> Option<RunnerGroup> {
-        let of_pool = pool.and_then(|pool| self.config.pools.get(pool)?.group.as_ref());
+        let of_pool = pool.and_then(|pool| self.config.pools.get(pool)?.own.group.as_ref());
         let of_class = self.config.runners.get(class).and_then(|runner| runner.group.as_ref());
         self.config.labels.groups.of(job.repository(), of_pool, of_class).cloned()
     }

@@ -196,7 +196,7 @@ impl<'a, P: Ports> PoolPass<'a, P> {
     }
 
     fn is_shared(&self) -> bool {
-        self.found.blueprint.as_ref().is_some_and(|blueprint| blueprint.config.share)
+        self.found.blueprint.as_ref().is_some_and(|blueprint| blueprint.config.own.share)
     }
 
     async fn keep_stopped(&mut self, ids: &[InstanceId]) {

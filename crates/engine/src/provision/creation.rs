@@ -298,8 +298,8 @@ async fn launch<P: Ports>(
         let (avoided, named) = (&intent.avoid, &launched.shortages);
         stack.shortages().note_nothing_came(kind, avoided, named, (&stack.limits, now));
     }
-    if let Some(said) = &launched.said {
-        stack.shortages().remember_words(said.clone(), &stack.limits, now);
+    if let Some(explanation) = &launched.explanation {
+        stack.shortages().remember_words(explanation.clone(), &stack.limits, now);
     }
     for offering in &launched.shortages {
         tracing::info!(%offering, "cloud has no capacity for offering");

@@ -22,13 +22,14 @@ use bullpen_core::mailbox::{
     Beat, Credential, Inbox, Order, ReportRead, Secret, Signal, SignalKind,
 };
 use bullpen_core::message::Advert;
-use bullpen_core::parameters::LaunchSite;
 use bullpen_core::ports::{
     ClaimWrite, Consistency, Delivery, Depth, Document, Fault, Fleet, Forge, JobRow, Launched,
-    Ledger, Machine, Mailbox, Outgoing, Page, Ports, QueueSpec, Queues, Recorded, Reserved, Runner,
-    RunnerSpec, RunnerTokens, StartOutcome, StopOrder, Swap, Tag, WaitingAt, Written,
+    LearnedSite, Ledger, Machine, Mailbox, Outgoing, Page, Ports, QueueSpec, Queues, Recorded,
+    Reserved, Runner, RunnerSpec, RunnerTokens, Site, StartOutcome, StopOrder, Swap, Tag,
+    WaitingAt, Written,
 };
 use bullpen_core::rates::Rates;
+use bullpen_core::site::SiteDocument;
 use bullpen_core::time::Timestamp;
 
 /// The ports of a dry run, over real ports.
@@ -64,6 +65,7 @@ impl<P: Ports> Ports for DryRun<'_, P> {
     type Queues = Self;
     type Mailbox = Self;
     type Fleet = Self;
+    type Site = Self;
     type Forge = Self;
     type Clock = P::Clock;
     type Ids = P::Ids;
@@ -78,6 +80,9 @@ impl<P: Ports> Ports for DryRun<'_, P> {
         self
     }
     fn fleet(&self) -> &Self {
+        self
+    }
+    fn site(&self) -> &Self {
         self
     }
     fn forge(&self) -> &Self {
@@ -332,20 +337,22 @@ impl<P: Ports> Fleet for DryRun<'_, P> {
         self.real.fleet().shows_within()
     }
 
+    async fn describe(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Fault> {
+        self.real.fleet().describe(ids).await
+    }
+}
+
+impl<P: Ports> Site for DryRun<'_, P> {
     async fn learn(
         &self,
         born: &str,
-        kept: Option<&LaunchSite>,
-    ) -> Result<Option<LaunchSite>, Fault> {
-        self.real.fleet().learn(born, kept).await
+        kept: Option<&SiteDocument>,
+    ) -> Result<Option<LearnedSite>, Fault> {
+        self.real.site().learn(born, kept).await
     }
 
     async fn prepare(&self, classes: &[RunnerClass], _really: bool) -> Result<Vec<String>, Fault> {
-        self.real.fleet().prepare(classes, false).await
-    }
-
-    async fn describe(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Fault> {
-        self.real.fleet().describe(ids).await
+        self.real.site().prepare(classes, false).await
     }
 }
 

@@ -10,8 +10,11 @@ use std::time::Duration;
 
 use bullpen_core::class::RunnerClass;
 use bullpen_core::ids::{ClassName, QueueName};
-use bullpen_core::parameters::{KeptTokens, LaunchSite, Parameters, QueuedClasses};
-use bullpen_core::ports::{Fault, Fleet, Forge, Ledger, Ports, QueueKind, QueueSpec, Queues};
+use bullpen_core::parameters::{KeptTokens, Parameters, QueuedClasses};
+use bullpen_core::ports::{
+    Fault, Forge, LearnedSite, Ledger, Ports, QueueKind, QueueSpec, Queues, Site,
+};
+use bullpen_core::site::SiteDocument;
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -66,10 +69,10 @@ pub async fn refresh<P: Ports>(
         }
         reports.push(StepReport { step, outcome });
     };
-    report("ground", learn_launch_site(stack).await);
+    report("ground", learn_site(stack).await);
     report("parameters", parameters(stack, desired).await);
     report("queues", queues(stack, desired).await);
-    report("templates", stack.ports.fleet().prepare(&desired.classes, true).await);
+    report("templates", stack.ports.site().prepare(&desired.classes, true).await);
     if let Some(every) = desired.tokens_every {
         report("tokens", tokens(stack, every).await);
     }
@@ -90,25 +93,24 @@ fn retry_deadline<P: Ports>(stack: &Stack<P>) -> Timestamp {
     stack.now().after(stack.limits.release_retry)
 }
 
-/// Asks the cloud where the stack may launch, because an operator may have added a subnet. The time
-/// of the stack's creation is stored once: two processes that create the stack at the same time
-/// must agree on it, because launches are recognised by it.
-pub async fn learn_launch_site<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
+/// Asks the cloud for what launches need, because an operator may have changed it. The time of the
+/// stack's creation is stored once: two processes that create the stack at the same time must agree
+/// on it, because launches are recognised by it.
+pub async fn learn_site<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
     let until = retry_deadline(stack);
-    let known = stored_parameters::load::<P, LaunchSite>(stack, until).await?;
+    let known = stored_parameters::load::<P, SiteDocument>(stack, until).await?;
     let born = known.as_ref().map_or_else(|| stack.now().to_string(), |known| known.born.clone());
-    let learned = stack.ports.fleet().learn(&born, known.as_ref()).await?;
-    let Some(learned) = learned else { return Ok(Vec::new()) };
-    let keep = |before: Option<LaunchSite>| learned.clone().over(before.as_ref());
+    let learned = stack.ports.site().learn(&born, known.as_ref()).await?;
+    let Some(LearnedSite { document, what }) = learned else { return Ok(Vec::new()) };
+    let keep = |before: Option<SiteDocument>| document.clone().over(before.as_ref());
     let changed = stored_parameters::update(stack, until, keep).await?;
     if known.is_none()
-        && let Some(kept) = stored_parameters::load::<P, LaunchSite>(stack, until).await?
-        && kept.born != learned.born
+        && let Some(kept) = stored_parameters::load::<P, SiteDocument>(stack, until).await?
+        && kept.born != document.born
     {
-        stack.ports.fleet().learn(&kept.born, Some(&kept)).await?;
+        stack.ports.site().learn(&kept.born, Some(&kept)).await?;
     }
-    let subnets = learned.subnets.len();
-    Ok(if changed { vec![format!("learned the role and {subnets} subnets")] } else { Vec::new() })
+    Ok(if changed { vec![format!("learned {what}")] } else { Vec::new() })
 }
 
 async fn parameters<P: Ports>(

@@ -8,10 +8,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::LaunchRequest;
-use bullpen_core::ids::{InstanceId, IntentId, PoolName, StopOp};
+use bullpen_core::ids::{InstanceId, IntentId, PoolName, SpecHash, StopOp};
 use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::ports::{Fleet, Machine, MachineState, StartOutcome, StopOrder, Tag, Tags};
+use bullpen_core::request::TypePattern;
 
 use super::{Harness, answered};
 
@@ -44,6 +46,20 @@ macro_rules! fleet_contract {
 /// How long a case waits for a machine to change its state.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 const LOOKS: u32 = 120;
+
+/// A launch of spot machines of a built-in class, of any type, without a pool.
+pub fn any_machines(intent: &str, count: u32) -> LaunchRequest {
+    LaunchRequest {
+        intent: IntentId::new(intent),
+        class: RunnerClass::defaults().remove(0),
+        pool: None,
+        usage: Usage::Spot,
+        allowed_types: vec![TypePattern::new("*")],
+        avoid: BTreeSet::new(),
+        spec_hash: SpecHash::new("1-abc"),
+        count,
+    }
+}
 
 /// A harness that makes launch requests which its fleet can fulfil.
 pub trait FleetHarness: Harness<Port: Fleet> {

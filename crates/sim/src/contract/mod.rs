@@ -23,6 +23,7 @@ pub mod ids;
 pub mod ledger;
 pub mod mailbox;
 pub mod queues;
+pub mod site;
 
 /// A fresh world around one adapter.
 pub trait Harness: Sized {

@@ -88,7 +88,7 @@ impl PoolWorld {
         let built = Self { world, checker, configured: Mutex::default() };
         built.configure(config);
         for (name, pool) in &locked(&built.configured).config.pools {
-            if let Some(max) = pool.max {
+            if let Some(max) = pool.own.max {
                 built.checker.add_ceiling(Ceiling { scope: Scope::Pool(name.clone()), max });
             }
         }

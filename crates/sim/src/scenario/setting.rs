@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::ids::ClassName;
-use bullpen_core::limits::Limits;
+use bullpen_core::limits::{Limit, LimitField, Limits};
 
 use super::verb::Setting;
 use super::words::{Misspelt, Words};
@@ -55,35 +55,15 @@ fn skew(setting: &mut Setting, words: &mut Words) -> Result<(), Misspelt> {
     Ok(())
 }
 
-type Field = fn(&mut Limits) -> &mut Duration;
-
-/// The limits that a scenario may change, by their names in a configuration.
-const TIMES: [(&str, Field); 12] = [
-    ("idle-released", |limits| &mut limits.idle_released),
-    ("claim-lease", |limits| &mut limits.claim_lease),
-    ("claim-renew", |limits| &mut limits.claim_renew),
-    ("warm-up", |limits| &mut limits.warm_up),
-    ("fleet-validation", |limits| &mut limits.fleet_validation),
-    ("max-runtime-workflow", |limits| &mut limits.max_runtime_workflow),
-    ("hard-cap", |limits| &mut limits.hard_cap),
-    ("release-acknowledgement", |limits| &mut limits.release_acknowledgement),
-    ("reconcile-grace", |limits| &mut limits.reconcile_grace),
-    ("age-max", |limits| &mut limits.age_max),
-    ("request-deadline", |limits| &mut limits.request_deadline),
-    ("shortage-memory", |limits| &mut limits.shortage_memory),
-];
-
 fn limit(setting: &mut Setting, words: &mut Words) -> Result<(), Misspelt> {
     let mut changed = false;
-    if let Some(uses) = words.option("uses-max") {
-        setting.limits.uses_max = uses.number()?;
-        changed = true;
-    }
-    for (name, field) in TIMES {
-        if let Some(value) = words.option(name) {
-            *field(&mut setting.limits) = value.time()?;
-            changed = true;
+    for Limit { key, field, .. } in Limits::ALL {
+        let Some(value) = words.option(key) else { continue };
+        match field {
+            LimitField::Duration(field) => *field(&mut setting.limits) = value.time()?,
+            LimitField::Count(field) => *field(&mut setting.limits) = value.number()?,
         }
+        changed = true;
     }
     if !changed && words.nothing_left() {
         return Err(words.after().wrong("a limit is missing, such as uses-max=2"));

@@ -67,7 +67,7 @@ impl Timeline {
     pub fn ceilings(&self) -> Vec<Ceiling> {
         let first = self.changes.first().into_iter().flat_map(|(_, pools)| pools);
         let own = |(name, pool): (&PoolName, &PoolConfig)| {
-            Some(Ceiling { scope: Scope::Pool(name.clone()), max: pool.max? })
+            Some(Ceiling { scope: Scope::Pool(name.clone()), max: pool.own.max? })
         };
         first.filter_map(own).collect()
     }

@@ -9,6 +9,7 @@ use aws_sdk_ec2::types::{
 use bullpen_core::class::VcpuRange;
 use bullpen_core::ids::{IntentId, PoolName, SpecHash};
 
+use super::super::site::Facts;
 use super::*;
 use crate::names::StackName;
 
@@ -28,14 +29,14 @@ fn settings() -> Ec2Settings {
         docker: true,
         metadata_hops: 1,
         price_protection: 100,
-        ground: None,
     }
 }
 
 fn site() -> LaunchSite {
     let zones = [("subnet-a", "a"), ("subnet-b", "b"), ("subnet-gone", "a")];
     let subnets = zones.map(|(subnet, zone)| (subnet.to_owned(), Zone::new(zone)));
-    LaunchSite { born: "t0".to_owned(), role_id: "AROA".to_owned(), subnets: subnets.into() }
+    let facts = Facts { role_id: "AROA".to_owned(), subnets: subnets.into() };
+    LaunchSite { born: "t0".to_owned(), facts }
 }
 
 fn request(patterns: &[&str]) -> LaunchRequest {
@@ -237,7 +238,7 @@ fn an_answer_says_what_is_short_and_what_is_wrong() {
     assert_eq!((said.shortages, said.refusal), (vec![short("c5.large", "b")], None));
     let said = refusals(vec![error("VcpuLimitExceeded", None)]);
     assert_eq!((said.shortages.len(), said.refusal), (0, None));
-    assert!(said.said.unwrap().contains("quota"), "the text says what to do");
+    assert!(said.explanation.unwrap().contains("quota"), "the text says what to do");
     let said = refusals(vec![error("InvalidAMIID.NotFound", None)]);
     let said = said.refusal.unwrap().to_string();
     assert!(said.contains("InvalidAMIID.NotFound") && said.contains("[images]"), "{said}");

@@ -13,6 +13,16 @@ use serde_json::{Value, json};
 use super::play::{JobOutcome, ServiceOutcome};
 use super::script::{BURSTS, ExpectedEnd};
 use crate::pools::PoolSummary;
+use crate::table::{self, Column, count, long, number, whole};
+
+const COLUMNS: [Column; 6] = [
+    whole("MACHINE"),
+    number("JOBS"),
+    number("FASTEST"),
+    number("MEDIAN"),
+    number("SLOWEST"),
+    long("from queued to begun"),
+];
 
 /// How a job got its runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,13 +108,13 @@ impl ServiceReport {
     /// The standby machines that the jobs of a burst should have got and did not get.
     fn missing_standby(&self, burst: usize) -> Vec<String> {
         let (hot, started) = BURSTS[burst].standby;
-        let count = |tier: Tier| {
+        let got = |tier: Tier| {
             let rows = self.outcome.rows.iter().filter(|row| row.burst == burst);
             rows.filter(|row| Tier::of(row) == tier).count()
         };
         let least = [(Tier::Hot, hot), (Tier::Started, started)].into_iter();
-        let missing = least.filter(|(tier, least)| count(*tier) < *least).map(|(tier, least)| {
-            let (number, tier, count) = (burst + 1, tier.as_str(), count(tier));
+        let missing = least.filter(|(tier, least)| got(*tier) < *least).map(|(tier, least)| {
+            let (number, tier, count) = (burst + 1, tier.as_str(), got(tier));
             format!("burst {number} got {count} {tier} machines of {least}")
         });
         missing.collect()
@@ -173,22 +183,9 @@ impl ServiceReport {
 
     /// The text for people.
     pub(super) fn text(&self) -> String {
-        let mut lines = vec![format!(
-            "{:<10} {:>5} {:>10} {:>10} {:>10}   from queued to begun",
-            "MACHINE", "JOBS", "FASTEST", "MEDIAN", "SLOWEST"
-        )];
-        for (tier, waits) in self.tiers() {
-            let of = |index: usize| span(Duration::from_millis(waits[index]));
-            let times = [0, waits.len() / 2, waits.len() - 1].map(of);
-            let [fastest, median, slowest] =
-                if tier == Tier::None { ["-"; 3].map(str::to_owned) } else { times };
-            lines.push(format!(
-                "{:<10} {:>5} {fastest:>10} {median:>10} {slowest:>10}   {}",
-                tier.as_str(),
-                waits.len(),
-                self.names(tier)
-            ));
-        }
+        let rows: Vec<_> =
+            self.tiers().iter().map(|(tier, waits)| self.row(*tier, waits)).collect();
+        let mut lines = table::lines(&COLUMNS, &rows, table::NARROWEST);
         lines.push(String::new());
         lines.push(format!(
             "A new machine pretends to boot for {} s, and so does a stopped machine that is started.",
@@ -215,10 +212,11 @@ impl ServiceReport {
                 .join("; ")
         ));
         lines.push(format!(
-            "{} jobs, {} webhooks; ledger verify: {records} records, {} violations; {:.1} s in all.",
-            rows.len(),
-            webhooks.len(),
-            violations.len(),
+            "{}, {}; ledger verify: {}, {}; {:.1} s in all.",
+            count(rows.len(), "job"),
+            count(webhooks.len(), "webhook"),
+            count(*records, "record"),
+            count(violations.len(), "violation"),
             self.took.as_secs_f64()
         ));
         if let Some(row) = self.slowest() {
@@ -228,6 +226,16 @@ impl ServiceReport {
             ));
         }
         lines.join("\n")
+    }
+
+    /// The line of a tier, whose waits are in order.
+    fn row(&self, tier: Tier, waits: &[u64]) -> [String; COLUMNS.len()] {
+        let of = |index: usize| span(Duration::from_millis(waits[index]));
+        let times = [0, waits.len() / 2, waits.len() - 1].map(of);
+        let [fastest, median, slowest] =
+            if tier == Tier::None { ["-"; 3].map(str::to_owned) } else { times };
+        let (machine, jobs) = (tier.as_str().to_owned(), waits.len().to_string());
+        [machine, jobs, fastest, median, slowest, self.names(tier)]
     }
 
     /// The names of the jobs of a tier, if they are few.

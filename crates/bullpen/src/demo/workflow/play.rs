@@ -22,6 +22,7 @@ use crate::exit::Exit;
 use crate::inputs::{CommonArgs, Environment, IdentityArgs, ProvisionArgs, ProvisionInputs};
 use crate::render;
 use crate::runtime::Runtime;
+use crate::table;
 use crate::workflow::Failure;
 use crate::workflow::progress::Progress;
 use crate::workflow::provision::{outputs, request};
@@ -88,8 +89,9 @@ pub(super) async fn play(demo: &WorkflowDemo<'_>) -> Result<WorkflowOutcome, Fai
         found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
     let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
     render::talk_page(&format!(
-        "\nledger verify: {records} records, {} violations",
-        violations.len()
+        "\nledger verify: {}, {}",
+        table::count(records, "record"),
+        table::count(violations.len(), "violation")
     ));
     Ok(WorkflowOutcome { rows, records, violations })
 }

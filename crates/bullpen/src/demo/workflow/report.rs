@@ -7,7 +7,21 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::play::{RequestOutcome, WorkflowOutcome};
+use crate::table::{self, Column, count, number, whole};
 use crate::workflow::provision::millis;
+
+const COLUMNS: [Column; 10] = [
+    whole("RUN"),
+    whole("REQUEST"),
+    whole("WANTED"),
+    number("REUSED"),
+    number("STARTED"),
+    number("CREATED"),
+    number("ASSIGNED"),
+    number("LISTENING"),
+    number("JOB"),
+    number("JOBS"),
+];
 
 /// The report of a demo.
 #[derive(Debug)]
@@ -67,25 +81,14 @@ impl WorkflowReport {
 
     /// The text for people.
     pub(super) fn text(&self) -> String {
-        let mut lines = vec![format!(
-            "{:<6} {:<10} {:<19} {:>6} {:>7} {:>7} {:>11} {:>12} {:>12} {:>5}",
-            "RUN",
-            "REQUEST",
-            "WANTED",
-            "REUSED",
-            "STARTED",
-            "CREATED",
-            "ASSIGNED ms",
-            "LISTENING ms",
-            "FIRST JOB ms",
-            "JOBS"
-        )];
-        lines.extend(self.outcome.rows.iter().map(line));
+        let rows: Vec<_> = self.outcome.rows.iter().map(row).collect();
+        let mut lines = table::lines(&COLUMNS, &rows, table::NARROWEST);
         let boot = self.boot.as_secs_f64();
         lines.push(format!(
-            "\nTimes count from the request's beginning: until every assignment was stored, until the \
-             last machine\nlistened, and until the first job started. A new machine pretends to boot \
-             for {boot} s: a model's\nnumber, and most of the time of a cold request here."
+            "\nTimes are in ms from the request's beginning: until every assignment was stored, \
+             until the\nlast machine listened, and until the first job started.\n\
+             A new machine pretends to boot for {boot} s: a model's number, and most of the time of \
+             a\ncold request here."
         ));
         if let Some(ratio) = self.ratio() {
             let (warm, cold) = (ratio.warm.as_millis(), ratio.cold.as_millis());
@@ -98,9 +101,10 @@ impl WorkflowReport {
         }
         let WorkflowOutcome { records, violations, .. } = &self.outcome;
         lines.push(format!(
-            "ledger verify: {records} records, {} violations. {} machines, all gone; {:.1} s in all.",
-            violations.len(),
-            self.machines,
+            "ledger verify: {}, {}. {}, all gone; {:.1} s in all.",
+            count(*records, "record"),
+            count(violations.len(), "violation"),
+            count(self.machines, "machine"),
             self.took.as_secs_f64()
         ));
         lines.join("\n")
@@ -139,17 +143,16 @@ fn wrong_with(row: &RequestOutcome) -> Vec<String> {
     wrong
 }
 
-fn line(row: &RequestOutcome) -> String {
+fn row(row: &RequestOutcome) -> [String; COLUMNS.len()] {
     let RequestOutcome { run, wanted, tiers, jobs, .. } = row;
-    let machines = format!("{} large {}", wanted.count, wanted.usage.as_str());
-    let done = format!("{jobs}/{}", wanted.count);
+    let machines = format!("{} {}", wanted.count, wanted.usage.as_str());
+    let [reused, started, created] =
+        [tiers.reused, tiers.started, tiers.created].map(|number| number.to_string());
     let [assigned, listening, first] =
-        [row.assigned, row.listening, row.first_job].map(|time| time.as_millis());
-    format!(
-        "{run:<6} {:<10} {machines:<19} {:>6} {:>7} {:>7} {assigned:>11} {listening:>12} {first:>12} \
-         {done:>5}",
-        wanted.id, tiers.reused, tiers.started, tiers.created
-    )
+        [row.assigned, row.listening, row.first_job].map(|time| time.as_millis().to_string());
+    let (run, request, done) =
+        ((*run).to_owned(), wanted.id.to_owned(), format!("{jobs}/{}", wanted.count));
+    [run, request, machines, reused, started, created, assigned, listening, first, done]
 }
 
 fn object(row: &RequestOutcome) -> Value {

@@ -1,107 +1,44 @@
-//! `[limits]` of `bullpen.toml`: the fields of [`Limits`] by name.
+//! `[limits]` of `bullpen.toml`: the numbers of [`Limits`] by their keys.
 //!
-//! Not here: the meaning of the limits and their relations (`limits`).
+//! Not here: the numbers, their meaning and their relations (`limits`).
 
 use super::super::finding::{Findings, TextPosition};
 use super::super::node::MappingEntry;
 use super::super::read::{ConfigKey, Fields, MappingShape, duration, positive, used};
-use crate::limits::{BrokenRelation, Limits};
+use crate::limits::{BrokenRelation, Limit, LimitField, Limits};
 
-/// Lists every field of [`Limits`]: a missing field is a compile error.
-macro_rules! limits {
-    ($($key:literal => $field:ident: $form:ident,)+) => {
-        const KEYS: &[ConfigKey] = &[$(used($key)),+];
+const KEYS: [ConfigKey; Limits::ALL.len()] = {
+    let mut keys = [const { used("") }; Limits::ALL.len()];
+    let mut index = 0;
+    while index < keys.len() {
+        keys[index] = used(Limits::ALL[index].key);
+        index += 1;
+    }
+    keys
+};
 
-        fn overridden(fields: &Fields<'_>, findings: &mut Findings) -> Limits {
-            let Limits { $($field),+ } = Limits::DEFAULT;
-            $(
-                let $field = match fields.get($key) {
-                    Some(node) => limits!(@$form, node, $key, findings).unwrap_or($field),
-                    None => $field,
-                };
-            )+
-            Limits { $($field),+ }
+fn overridden(fields: &Fields<'_>, findings: &mut Findings) -> Limits {
+    let mut limits = Limits::DEFAULT;
+    for Limit { key, field, .. } in Limits::ALL {
+        let Some(node) = fields.get(key) else { continue };
+        match field {
+            LimitField::Duration(field) => {
+                if let Some(given) = duration(node, key, findings) {
+                    *field(&mut limits) = given;
+                }
+            }
+            LimitField::Count(field) => {
+                if let Some(given) = positive(node, key, findings) {
+                    *field(&mut limits) = given;
+                }
+            }
         }
-
-        /// Every limit in the form that the file has.
-        #[cfg(test)]
-        fn written(limits: &Limits) -> Vec<(&'static str, String)> {
-            vec![$(($key, limits!(@written $form, limits.$field))),+]
-        }
-    };
-    (@duration, $node:ident, $key:literal, $findings:ident) => {
-        duration($node, $key, $findings)
-    };
-    (@count, $node:ident, $key:literal, $findings:ident) => {
-        positive($node, $key, $findings)
-    };
-    (@written duration, $value:expr) => {
-        format!("\"{}\"", super::super::forms::duration_text($value))
-    };
-    (@written count, $value:expr) => {
-        $value.to_string()
-    };
-}
-
-limits! {
-    "idle-released" => idle_released: duration,
-    "idle-stopped" => idle_stopped: duration,
-    "hot-lifetime" => hot_lifetime: duration,
-    "hot-hard-end" => hot_hard_end: duration,
-    "not-claimable-before-deadline" => not_claimable_before_deadline: duration,
-    "claim-lease" => claim_lease: duration,
-    "claim-renew" => claim_renew: duration,
-    "assignment-acknowledged" => assignment_acknowledged: duration,
-    "registration" => registration: duration,
-    "registration-stopped" => registration_stopped: duration,
-    "first-beat-stopped" => first_beat_stopped: duration,
-    "heartbeat" => heartbeat: duration,
-    "heartbeat-stale" => heartbeat_stale: duration,
-    "warm-up" => warm_up: duration,
-    "max-runtime-workflow" => max_runtime_workflow: duration,
-    "max-runtime-service" => max_runtime_service: duration,
-    "hard-cap" => hard_cap: duration,
-    "release-acknowledgement" => release_acknowledgement: duration,
-    "release-retry" => release_retry: duration,
-    "forge-patience" => forge_patience: duration,
-    "fleet-validation" => fleet_validation: duration,
-    "requeue-delay" => requeue_delay: duration,
-    "stop-fence" => stop_fence: duration,
-    "stop-send-within" => stop_send_within: duration,
-    "stop-call-timeout" => stop_call_timeout: duration,
-    "sightings-max" => sightings_max: count,
-    "pool-lease" => pool_lease: duration,
-    "pool-lease-renew" => pool_lease_renew: duration,
-    "reconcile-grace" => reconcile_grace: duration,
-    "tombstone-ttl" => tombstone_ttl: duration,
-    "job-row-ttl" => job_row_ttl: duration,
-    "mailbox-ttl" => mailbox_ttl: duration,
-    "pool-queue-retention" => pool_queue_retention: duration,
-    "job-deadline" => job_deadline: duration,
-    "launch-attempts-max" => launch_attempts_max: count,
-    "launch-backoff" => launch_backoff: duration,
-    "row-look-again" => row_look_again: duration,
-    "row-lease" => row_lease: duration,
-    "row-lease-renew" => row_lease_renew: duration,
-    "uses-max" => uses_max: count,
-    "age-max" => age_max: duration,
-    "clock-skew" => clock_skew: duration,
-    "request-deadline" => request_deadline: duration,
-    "watchdog" => watchdog: duration,
-    "shortage-memory" => shortage_memory: duration,
-    "coalesce-idle" => coalesce_idle: duration,
-    "coalesce-max" => coalesce_max: duration,
-    "converge" => converge: duration,
-    "readvertise" => readvertise: duration,
-    "sweep" => sweep: duration,
-    "find" => find: duration,
-    "upkeep" => upkeep: duration,
-    "configuration" => configuration: duration,
-    "drain" => drain: duration,
+    }
+    limits
 }
 
 /// The keys of `[limits]`.
-pub const LIMITS: MappingShape = MappingShape { name: "`[limits]`", keys: KEYS };
+pub const LIMITS: MappingShape = MappingShape { name: "`[limits]`", keys: &KEYS };
 
 /// The default limits, overridden by the file.
 pub(super) fn read(fields: &Fields<'_>, findings: &mut Findings) -> Limits {
@@ -128,16 +65,58 @@ fn culprit(fields: &Fields<'_>, broken: BrokenRelation) -> TextPosition {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::fmt::Write as _;
 
     use super::*;
-    use crate::config::stack;
+    use crate::config::{forms, stack};
 
-    #[test]
-    fn the_defaults_document_every_number_with_its_value() {
-        for (key, value) in written(&Limits::DEFAULT) {
-            let line = format!("{key} = {value}\n");
-            assert!(stack::DEFAULTS.contains(&line), "config.default.toml should say: {line}");
+    /// The longest line of the file.
+    const COLUMNS: usize = 100;
+
+    /// The heading of the section in `config.default.toml`, after which only the numbers come.
+    const HEADING: &str = "\n[limits]\n";
+
+    /// Every number with what is said of it, as in `config.default.toml`.
+    fn section() -> String {
+        let mut limits = Limits::DEFAULT;
+        let mut text = String::new();
+        for Limit { key, doc, field } in Limits::ALL {
+            let value = match field {
+                LimitField::Duration(field) => {
+                    format!("\"{}\"", forms::duration_text(*field(&mut limits)))
+                }
+                LimitField::Count(field) => field(&mut limits).to_string(),
+            };
+            let mut line = "#".to_owned();
+            for word in doc.split_whitespace() {
+                if line.len() + 1 + word.len() > COLUMNS {
+                    let _ = writeln!(text, "{line}");
+                    "#".clone_into(&mut line);
+                }
+                line.push(' ');
+                line.push_str(&word.replace('`', ""));
+            }
+            let _ = writeln!(text, "{line}\n{key} = {value}");
         }
+        text
+    }
+
+    /// `BULLPEN_BLESS=1` writes the section again.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "only a variable can pass an option to a test")]
+    fn the_defaults_document_every_number_with_its_value() {
+        let (before, stored) = stack::DEFAULTS.split_once(HEADING).expect("the section is there");
+        let section = section();
+        if std::env::var("BULLPEN_BLESS").is_ok_and(|value| value == "1") {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/config.default.toml");
+            std::fs::write(path, format!("{before}{HEADING}{section}")).expect("a file of ours");
+            return;
+        }
+        assert!(
+            stored == section,
+            "[limits] of config.default.toml differs from the numbers; write it again with \
+             `BULLPEN_BLESS=1 cargo test -p bullpen-core`"
+        );
     }
 
     #[test]

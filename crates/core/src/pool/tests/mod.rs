@@ -32,15 +32,9 @@ const NOW: u64 = 100;
 
 fn desired(hot: u32, stopped: u32) -> DesiredPool {
     DesiredPool {
-        pool: pool(),
-        mode: PoolMode::Kept,
         target: Target { entry: Some("default".to_owned()), hot, stopped },
         spec_hash: SpecHash::new(NEW),
-        rollout: None,
-        hot_usage: Usage::OnDemand,
-        hot_lifetime: LIMITS.hot_lifetime,
-        allowances: Vec::new(),
-        limits: LIMITS,
+        ..DesiredPool::nothing(pool(), PoolMode::Kept, &LIMITS)
     }
 }
 

@@ -53,7 +53,7 @@ fn only_a_created_or_claimed_record_proves_that_its_owner_has_it() {
         (Tier::Stopped, CheckKind::Started),
     ] {
         let won = Won::held(record(claimed(job_owner(), tier)), &job_owner()).unwrap();
-        assert_eq!((won.kind(), won.owner()), (kind, &job_owner()));
+        assert_eq!((won.kind(), &won.owner), (kind, &job_owner()));
     }
     let won = Won::held(record(created(request_owner())), &request_owner()).unwrap();
     assert_eq!(won.kind(), CheckKind::Created);

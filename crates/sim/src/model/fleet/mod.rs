@@ -14,7 +14,7 @@ use std::time::Duration;
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, Zone};
-use bullpen_core::ports::{Fault, Fleet, Launched, Machine, StartOutcome, StopOrder, Tag};
+use bullpen_core::ports::{Fault, Fleet, Launched, Machine, Site, StartOutcome, StopOrder, Tag};
 use bullpen_core::rates::{Budget, FleetCall, Rates};
 use bullpen_core::time::Timestamp;
 
@@ -198,6 +198,9 @@ impl FleetModel {
         });
     }
 }
+
+/// The model's machines need nothing before their launch.
+impl Site for FleetModel {}
 
 impl Fleet for FleetModel {
     fn rates(&self) -> Rates {

@@ -19,8 +19,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::call::{Call, Ran};
+use crate::shared::{processes_under, stack_file};
 use crate::waiting::until;
-use crate::world::{processes_under, stack_file};
 
 /// Limits that only a broken product exceeds, even on a busy host.
 const PATIENT: &[(&str, &str)] = &[
@@ -50,14 +50,14 @@ pub(crate) const HASTY: &[(&str, &str)] = &[
 pub(crate) const TOKEN: &str = "ghp_of_a_person";
 
 /// A world.
-pub(crate) struct Stage {
+pub(crate) struct World {
     place: TempDir,
     pub(crate) github: StandIn,
     environment: BTreeMap<String, String>,
     calls: Cell<u32>,
 }
 
-impl Stage {
+impl World {
     pub(crate) async fn new() -> Self {
         Self::with(&[]).await
     }
@@ -74,10 +74,10 @@ impl Stage {
     /// A world with its ledger, queues and mailboxes in the emulator, and the tables created.
     #[cfg(feature = "aws")]
     pub(crate) async fn on_aws(limits: &[(&str, &str)]) -> Self {
-        let mut stage = Self::on_files(limits).await;
-        stage.environment.extend(crate::emulator::environment());
-        stage.refresh().await;
-        stage
+        let mut world = Self::on_files(limits).await;
+        world.environment.extend(crate::emulator::environment());
+        world.refresh().await;
+        world
     }
 
     pub(crate) async fn on_files(limits: &[(&str, &str)]) -> Self {
@@ -99,9 +99,9 @@ impl Stage {
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );
-        let stage = Self { place, github, environment, calls: Cell::new(0) };
-        stage.limit(limits);
-        stage
+        let world = Self { place, github, environment, calls: Cell::new(0) };
+        world.limit(limits);
+        world
     }
 
     /// Replaces the limits.
@@ -210,7 +210,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for World {
     fn drop(&mut self) {
         let machines = self.state().join("machines");
         let mark = machines.canonicalize().unwrap_or(machines).display().to_string();
