@@ -8,6 +8,7 @@
 
 pub mod advertise;
 mod batch;
+pub mod branch;
 mod capacity;
 pub mod destroy;
 mod document;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bullpen_core::instance::EndReason;
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::ports::Ports;
+use bullpen_engine::branch::branch;
 
 use crate::checker::Checker;
 use crate::clock::{WORLD_BEGINS, on_virtual_time, pass};
@@ -147,8 +148,8 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     let lived = tokio::select! {
         biased;
         () = checker.violated() => None,
-        () = look_until_the_end(&world, &checker, service.as_ref()) => None,
-        stats = live(&world, &checker, workflows, calamities, service.as_ref()) => Some(stats),
+        () = branch(look_until_the_end(&world, &checker, service.as_ref())) => None,
+        stats = branch(live(&world, &checker, workflows, calamities, service.as_ref())) => Some(stats),
     };
     checker.look(&world);
     if let Some((violation, history)) = checker.verdict() {

@@ -16,6 +16,7 @@ use bullpen_core::request::Request;
 use bullpen_core::request::entry::split;
 use bullpen_engine::Stack;
 use bullpen_engine::advertise;
+use bullpen_engine::branch::branch;
 use bullpen_engine::progress::unobserved;
 use bullpen_engine::provision::worker::AcquiredBy;
 use bullpen_engine::provision::{Call, ProvisionError, Provisioned, provision};
@@ -55,15 +56,16 @@ pub(crate) async fn live(
     service: Option<&ServicePlan>,
 ) -> Stats {
     make_queues(world).await;
-    let runs = join_all(workflows.into_iter().map(|workflow| follow(world, checker, workflow)));
+    let runs = workflows.into_iter().map(|workflow| branch(follow(world, checker, workflow)));
+    let runs = join_all(runs);
     let jobs = service.map(|plan| plan.jobs.as_slice()).unwrap_or_default();
     let work = async {
         let ((), (), (), (), runs) = tokio::join!(
             heal_later(world),
-            run_calamities(world, calamities),
+            branch(run_calamities(world, calamities)),
             change_image_later(world),
-            service::follow_all(world, jobs),
-            runs
+            branch(service::follow_all(world, jobs)),
+            branch(runs)
         );
         let mut stats = Stats::default();
         for run in runs {
@@ -79,9 +81,9 @@ pub(crate) async fn live(
     };
     tokio::select! {
         biased;
-        stats = work => stats,
-        never = serve(world, service) => match never {},
-        never = keep_up(world) => match never {},
+        stats = branch(work) => stats,
+        never = branch(serve(world, service)) => match never {},
+        never = branch(keep_up(world)) => match never {},
     }
 }
 

@@ -14,6 +14,7 @@ use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Ids, Ports};
 use bullpen_core::rates::Rates;
 use bullpen_engine::Stack;
+use bullpen_engine::branch::branch;
 
 use crate::clock::{SimClock, WORLD_BEGINS};
 use crate::dice::Dice;
@@ -339,8 +340,7 @@ impl World {
         if let Some(awaits) = fuse {
             wire.die_after(awaits);
         }
-        // Boxed, because the processes of most callers are large.
-        Box::pin(self.run_on(&wire, &stack, body)).await
+        branch(self.run_on(&wire, &stack, body)).await
     }
 
     /// Runs a process that the caller made and prepared, to its end or its death.

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use super::assign::Reach;
 use super::{FindMemory, Service, ServiceEvent, find, sweep, workers};
 use crate::advertise;
+use crate::branch::branch;
 use crate::ending;
 use crate::pools;
 use crate::refresh::{DesiredStack, refresh};
@@ -106,10 +107,13 @@ pub async fn run<P: Ports, J: JobForge>(
 ) {
     let serve = async {
         if duties.jobs {
-            let workers =
-                join(workers::work(service, Reach::Idle), workers::work(service, Reach::Launch));
-            join(workers, join(sweep_loop(service), find_loop(service, &duties.repositories)))
-                .await;
+            let workers = join(
+                branch(workers::work(service, Reach::Idle)),
+                branch(workers::work(service, Reach::Launch)),
+            );
+            let loops =
+                join(branch(sweep_loop(service)), branch(find_loop(service, &duties.repositories)));
+            join(workers, loops).await;
         }
     };
     let upkeep = async {
@@ -123,8 +127,7 @@ pub async fn run<P: Ports, J: JobForge>(
         }
     };
     let all = async {
-        // Boxed, because these futures are large.
-        join(join(Box::pin(serve), Box::pin(upkeep)), Box::pin(pools)).await;
+        join(join(branch(serve), branch(upkeep)), branch(pools)).await;
         service.takes_no_more().await;
     };
     let replica = async {
@@ -135,10 +138,10 @@ pub async fn run<P: Ports, J: JobForge>(
     };
     tokio::select! {
         biased;
-        () = all => {}
+        () = branch(all) => {}
         () = drain(service, stop) => {}
-        () = Box::pin(replica) => {}
-        never = Box::pin(ending::run(service.stack)) => match never {},
+        () = branch(replica) => {}
+        never = branch(ending::run(service.stack)) => match never {},
     }
     if duties.use_the_cloud() {
         leave(service).await;

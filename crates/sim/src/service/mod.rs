@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bullpen_core::ports::Ports;
 use bullpen_engine::Stack;
+use bullpen_engine::branch::branch;
 use bullpen_engine::jobs::{self, Duties, Service, ensure_queues};
 use bullpen_engine::pools::{SurveyedPool, known, survey};
 use futures_util::future::join_all;
@@ -51,19 +52,19 @@ pub async fn serve(world: &Arc<World>, plan: &ServicePlan, faulty: Duration) -> 
     for repository in &plan.public {
         world.jobs.make_public(repository);
     }
-    let replicas = join_all((1..=plan.replicas).map(|number| replica(world, plan, number)));
+    let replicas = join_all((1..=plan.replicas).map(|number| branch(replica(world, plan, number))));
     let sender = WebhookSender::new(plan.webhooks);
     let heals = async {
         pass(faulty).await;
         sender.set_odds(WebhookOdds::default());
     };
-    let (never, ..) = tokio::join!(Box::pin(sender.run(world, plan)), replicas, heals);
+    let (never, ..) = tokio::join!(branch(sender.run(world, plan)), replicas, heals);
     never
 }
 
 /// Follows all jobs to their ends.
 pub async fn follow_all(world: &World, jobs: &[JobPlan]) {
-    join_all(jobs.iter().map(|job| follow(world, job))).await;
+    join_all(jobs.iter().map(|job| branch(follow(world, job)))).await;
 }
 
 /// One job: GitHub queues it, a person may cancel it, and its author waits for its end.
