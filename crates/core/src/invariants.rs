@@ -161,7 +161,8 @@ fn protected(before: &Record, after: &Record) -> Result<(), Violation> {
         (State::Claimed { .. } | State::Running { .. }, EndReason::DeadlinePassed) => {
             since >= before.state.deadline()
         }
-        (State::Claimed { .. }, EndReason::FailedChecks)
+        // A used machine that blames GitHub each time is not believed.
+        (State::Claimed { .. }, EndReason::FailedChecks | EndReason::Untrusted)
         | (
             State::Claimed { .. } | State::Running { .. },
             EndReason::Dumped

@@ -102,6 +102,8 @@ fn a_claimed_or_running_machine_ends_only_for_the_reasons_that_may() {
     }
     assert_eq!(ended(&claimed, EndReason::FailedChecks, at(1)), Ok(()));
     assert_eq!(ended(&running, EndReason::FailedChecks, at(1)), Err(Invariant::Protected));
+    assert_eq!(ended(&claimed, EndReason::Untrusted, at(1)), Ok(()));
+    assert_eq!(ended(&running, EndReason::Untrusted, at(1)), Err(Invariant::Protected));
     assert_eq!(ended(&record(idle(Tier::Hot)), EndReason::Surplus, at(1)), Ok(()));
 }
 
