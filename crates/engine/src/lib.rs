@@ -15,7 +15,7 @@ mod document;
 mod ending;
 pub mod jobs;
 pub mod mail;
-pub mod order_batcher;
+mod order_batcher;
 pub mod pace;
 pub mod pools;
 pub mod progress;

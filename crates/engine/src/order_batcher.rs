@@ -1,26 +1,36 @@
 //! Batching orders: orders that several workers of one process post at the same time share a call.
 //!
-//! No order waits to fill a batch: a single order is posted at once, and orders that arrive during
-//! a call go with the next one.
+//! No order waits to fill a batch: while few calls are under way, an order is posted at once. Orders
+//! that arrive when no call is free go together with the next one.
 //!
 //! Not here: settling an order whose answer was lost ([`crate::mail`]).
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bullpen_core::ids::MailboxKey;
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::mailbox::{Inbox, Order};
 use bullpen_core::ports::{Fault, Mailbox, Ports, Written};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::Stack;
 
+/// How many calls may be under way: a call that hangs must not hold up all orders of the process.
+const CALLS_MAX: usize = 4;
+
 /// The orders that wait for the next call.
-#[derive(Debug, Default)]
-pub struct OrderBatcher {
+#[derive(Debug)]
+pub(crate) struct OrderBatcher {
     waiting: Mutex<Vec<BatchedOrder>>,
-    arrived: Notify,
+    calls: Semaphore,
+}
+
+impl Default for OrderBatcher {
+    fn default() -> Self {
+        Self { waiting: Mutex::default(), calls: Semaphore::new(CALLS_MAX) }
+    }
 }
 
 #[derive(Debug)]
@@ -31,24 +41,39 @@ struct BatchedOrder {
 }
 
 impl OrderBatcher {
-    /// Posts an order together with the others that wait. The caller must poll
-    /// [`OrderBatcher::deliver`] meanwhile.
-    pub async fn post(&self, key: &MailboxKey, order: &Order) -> Result<Written<Inbox>, Fault> {
+    /// Posts an order together with the others that wait.
+    pub(crate) async fn post<P: Ports>(
+        &self,
+        stack: &Stack<P>,
+        key: &MailboxKey,
+        order: &Order,
+    ) -> Result<Written<Inbox>, Fault> {
         let (answer, posted) = oneshot::channel();
         self.waiting().push(BatchedOrder { key: key.clone(), order: order.clone(), answer });
-        self.arrived.notify_one();
-        // The delivery was dropped: it is not known whether this order was posted.
-        posted.await.unwrap_or(Ok(Written::Unknown))
+        tokio::select! {
+            biased;
+            // The caller that posted this order was dropped: it is not known whether it is stored.
+            posted = posted => posted.unwrap_or(Ok(Written::Unknown)),
+            never = self.deliver(stack, key, order) => match never {},
+        }
     }
 
-    /// Posts the waiting orders, batch after batch. Its request drops it.
-    pub async fn deliver<P: Ports>(&self, stack: &Stack<P>) -> Infallible {
+    /// Posts the next batch as soon as a call is free, unless another caller took this order into its
+    /// own batch. Never returns: the answer goes to each order's caller.
+    async fn deliver<P: Ports>(
+        &self,
+        stack: &Stack<P>,
+        key: &MailboxKey,
+        order: &Order,
+    ) -> Infallible {
         loop {
-            let batch = self.take();
-            if batch.is_empty() {
-                self.arrived.notified().await;
-                continue;
+            // The semaphore is never closed.
+            let call = self.calls.acquire().await;
+            let waits = |each: &BatchedOrder| each.key == *key && each.order == *order;
+            if !self.waiting().iter().any(waits) {
+                break;
             }
+            let batch = self.take();
             let orders: Vec<_> =
                 batch.iter().map(|each| (each.key.clone(), each.order.clone())).collect();
             let answers = stack.ports.mailbox().post_all(&orders).await;
@@ -56,19 +81,22 @@ impl OrderBatcher {
                 // The caller of `post` may have stopped waiting.
                 let _ = each.answer.send(answer);
             }
+            drop(call);
         }
+        pending().await
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<BatchedOrder>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes as many orders as one call carries, at most one for each agent.
+    /// Takes as many orders as one call carries, at most one for each agent, and forgets those whose
+    /// callers do not wait any more: nothing is known of their machines by now.
     fn take(&self) -> Vec<BatchedOrder> {
         let mut waiting = self.waiting();
         let mut taken: Vec<BatchedOrder> = Vec::new();
         let mut left = Vec::new();
-        for each in waiting.drain(..) {
+        for each in waiting.drain(..).filter(|each| !each.answer.is_closed()) {
             let fits =
                 taken.len() < IDS_PER_CALL_MAX && taken.iter().all(|other| other.key != each.key);
             if fits { taken.push(each) } else { left.push(each) }

@@ -23,7 +23,9 @@ use bullpen_core::time::Timestamp;
 
 use crate::batch::Batches;
 use crate::ending::CondemnedMachines;
+use crate::order_batcher::OrderBatcher;
 use crate::pace::{Allowance, Paced};
+use crate::provision::report_watcher::ReportWatcher;
 use crate::reports::UnreadableReports;
 
 /// Everything a use case needs.
@@ -53,6 +55,8 @@ pub struct Stack<P> {
     allowance: Mutex<Allowance>,
     sharing: Mutex<BTreeSet<PoolName>>,
     batches: Batches,
+    order_batcher: OrderBatcher,
+    report_watcher: ReportWatcher,
 }
 
 impl<P: Ports> Stack<P> {
@@ -81,6 +85,8 @@ impl<P: Ports> Stack<P> {
             allowance,
             sharing: Mutex::default(),
             batches: Batches::default(),
+            order_batcher: OrderBatcher::default(),
+            report_watcher: ReportWatcher::default(),
         }
     }
 
@@ -118,6 +124,16 @@ impl<P: Ports> Stack<P> {
     /// The batches of calls to the cloud.
     pub(crate) const fn batches(&self) -> &Batches {
         &self.batches
+    }
+
+    /// Posts orders to agents.
+    pub(crate) const fn order_batcher(&self) -> &OrderBatcher {
+        &self.order_batcher
+    }
+
+    /// Watches agents' reports.
+    pub(crate) const fn report_watcher(&self) -> &ReportWatcher {
+        &self.report_watcher
     }
 
     /// How long an owner may keep a machine without a job extending it.

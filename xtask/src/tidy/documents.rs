@@ -1,5 +1,6 @@
-//! The rules on other files than Rust: there is a changelog, decisions have titles, every crate
-//! takes the workspace's lints, and only the gate builds with planted bugs.
+//! The rules on other files than Rust: there is a changelog, decisions have titles, walks name
+//! functions that exist, every crate takes the workspace's lints, and only the gate builds with
+//! planted bugs.
 //!
 //! Not here: forbidden words (`words`).
 
@@ -7,6 +8,7 @@ use super::{File, Finding, is_rust};
 
 const CHANGELOG: &str = "CHANGELOG.md";
 const DECISIONS: &str = "docs/decisions/";
+const WALKS: &str = "docs/walks.md";
 
 /// Every rule on the documents and settings among these files.
 pub(crate) fn check(files: &[File]) -> Vec<Finding> {
@@ -15,6 +17,28 @@ pub(crate) fn check(files: &[File]) -> Vec<Finding> {
     findings.extend(files.iter().filter_map(a_decision_has_a_title));
     findings.extend(files.iter().filter_map(a_crate_takes_the_lints));
     findings.extend(files.iter().filter_map(no_build_is_sabotaged));
+    findings.extend(walks_name_functions(files));
+    findings
+}
+
+/// A step of a walk names a file and a function in it, which must be there.
+fn walks_name_functions(files: &[File]) -> Vec<Finding> {
+    let Some(walks) = files.iter().find(|file| file.path == WALKS) else { return Vec::new() };
+    // A step may be broken over two lines.
+    let text = walks.text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words: Vec<&str> = text.split('`').collect();
+    let mut findings = Vec::new();
+    for step in words.windows(3) {
+        let [path, " ", function] = step else { continue };
+        if !path.starts_with("crates/") || !is_rust(path) {
+            continue;
+        }
+        let source = files.iter().find(|file| file.path == *path).map_or("", |file| &file.text);
+        let is_named = |opened: char| source.contains(&format!("fn {function}{opened}"));
+        if !is_named('(') && !is_named('<') {
+            findings.push(Finding::failure(WALKS, format!("{path} has no function `{function}`")));
+        }
+    }
     findings
 }
 
@@ -80,6 +104,23 @@ mod tests {
         assert!(title("docs/decisions/0001-rooms.md", "Rooms\n").is_some());
         assert!(title("docs/decisions/0001-rooms.md", "").is_some());
         assert!(title("docs/unverified.md", "Unverified\n").is_none());
+    }
+
+    #[test]
+    fn a_walk_past_a_function_that_is_gone_is_found() {
+        let source = "pub(super) async fn find<P: Ports>(stack: &Stack<P>) {}\nfn lose() {}\n";
+        let with = |step: &str| {
+            walks_name_functions(&[file("crates/a/src/lib.rs", source), file(WALKS, step)]).len()
+        };
+        assert_eq!(
+            with(
+                "1. `crates/a/src/lib.rs` `find`: by `lost`.\n2. `crates/a/src/lib.rs`\n   `lose`."
+            ),
+            0
+        );
+        assert_eq!(with("1. `crates/a/src/lib.rs` `gone`: finds."), 1);
+        assert_eq!(with("1. `crates/a/src/gone.rs` `find`: finds."), 1);
+        assert_eq!(with("The crate `crates/a` `b`."), 0);
     }
 
     #[test]

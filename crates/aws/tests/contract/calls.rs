@@ -6,17 +6,18 @@ use std::time::Duration;
 use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues};
 use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::ids::{Generation, MailboxKey};
-use bullpen_core::instance::{InstanceEvent, Record};
+use bullpen_core::instance::{InstanceEvent, Owner, Record};
 use bullpen_core::mailbox::{AgentPhase, Beat, Order, Signal, SignalKind};
 use bullpen_core::ports::{
-    Clock, Consistency, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Recorded, Written,
+    Clock, Consistency, JobRow, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues, Recorded,
+    WaitingAt, Written,
 };
 use bullpen_sim::clock::ManualClock;
 
 use crate::emulator::block_on;
 use crate::fixtures::{
-    HOUR, assigned, claim, condemned, intent, newborn, newborns, transitions, warmed, withdrawn,
-    won,
+    HOUR, assigned, claim, condemned, idles, intent, newborn, newborns, transitions, warmed,
+    withdrawn, won,
 };
 use crate::{Wire, World};
 
@@ -58,6 +59,53 @@ fn every_write_of_the_ledger_is_one_call() {
         assert_eq!(wire.calls(), 8, "an empty directory: one for each shard");
         assert_eq!(ledger.standing_by(&"linux".into()).await.unwrap().len(), 1);
         assert_eq!(wire.calls(), 9, "a directory: one more for up to a hundred records");
+    });
+}
+
+/// The operations are those that `bullpen-sim`'s `jobs` test `cost` counts for each step.
+#[test]
+fn the_ledger_operations_of_a_warm_job() {
+    block_on(async {
+        let (world, wire) = (World::with_tables().await, Wire::default());
+        let config = world.account.config(Some(wire.clone())).await;
+        let ledger = DynamoLedger::new(&config, &world.stack, Arc::clone(&world.clock));
+        let now = world.clock.now();
+        let idle = idles(&ledger, 3, now).await.remove(0);
+        let at = WaitingAt { lane: "pool/linux".to_owned(), repository: "octo/app".into() };
+        let row = |revision, waiting: Option<&WaitingAt>| JobRow {
+            job: "j-1".into(),
+            revision,
+            body: "a job".to_owned(),
+            waiting: waiting.cloned(),
+            next_look: Some(now.after(HOUR)),
+            forget_at: now.after(HOUR),
+        };
+        let write = async |seen: Option<&JobRow>, waiting| {
+            let revision = seen.map(|seen| seen.revision);
+            won(ledger.write_row(revision, &row(revision.unwrap_or_default(), waiting)).await)
+        };
+        wire.calls();
+        let heard = write(None, Some(&at)).await;
+        assert_eq!(wire.calls(), 1, "heard: its row");
+        assert_eq!(ledger.waiting_repositories(&at.lane).await.unwrap().len(), 1);
+        assert_eq!(wire.calls(), 9, "the first key of each shard, and what follows it");
+        assert_eq!(ledger.waiting(&at, None).await.unwrap().items.len(), 1);
+        assert_eq!(wire.calls(), 9, "a listing: the shards, and the rows");
+        assert_eq!(ledger.standing_by(&"linux".into()).await.unwrap().len(), 3);
+        assert_eq!(wire.calls(), 9, "a listing: the shards, and the records");
+        let begun = write(Some(&heard), None).await;
+        let claimed = won(ledger.claim(&claim(&idle, "j-1", now)).await);
+        let named = write(Some(&begun), None).await;
+        assert_eq!(wire.calls(), 3, "begun, claimed, named");
+        let told = ledger.row(&named.job).await.unwrap().expect("it is stored");
+        let told = write(Some(&told), None).await;
+        assert_eq!(wire.calls(), 2, "reported: its row, read and written");
+        let ending = moved(&ledger, &claimed, &condemned(now)).await;
+        assert_eq!(ledger.read(&ending.id).await, Ok(Some(ending)));
+        write(Some(&told), None).await;
+        assert_eq!(wire.calls(), 3, "released: its machine, read and taken back, and its row");
+        assert_eq!(ledger.owned_by(&Owner::Job("j-1".into())).await.unwrap().len(), 0);
+        assert_eq!(wire.calls(), 8, "what a first attempt and its release do not ask");
     });
 }
 

@@ -270,6 +270,11 @@ impl Job {
         }
     }
 
+    /// Whether no attempt before the current one can have got it a machine.
+    pub const fn is_on_first_attempt(&self) -> bool {
+        self.setbacks.is_empty() && self.names == 0
+    }
+
     /// Whether a worker took it on since `then` and has met no setback.
     pub fn is_begun_since(&self, then: Timestamp) -> bool {
         let Some(JobStepAt { at, step: JobStep::Begun }) = self.steps.last() else { return false };

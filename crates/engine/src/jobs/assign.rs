@@ -34,9 +34,7 @@ use super::rows::{self, NotMoved, RowChange, SeenRow};
 use super::settings::{WantDecision, WantedMachine};
 use super::{Processed, Service, finish, origin, owner_of, queues, rerun, runners};
 use crate::capacity;
-use crate::order_batcher::OrderBatcher;
 use crate::progress::unobserved;
-use crate::provision::report_watcher::ReportWatcher;
 use crate::provision::tenure::mark_running;
 use crate::provision::worker::{self, Terms, WantedRunner};
 use crate::release;
@@ -56,27 +54,28 @@ pub enum Reach {
 /// by then the cause is more than a single machine.
 const USELESS_MAX: u32 = 3;
 
-/// Takes one waiting row to a runner that listens, as far as possible now.
+/// Reads one waiting row and takes it to a runner that listens, as far as possible now.
 pub async fn assign<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     id: &JobId,
     reach: Reach,
 ) -> Result<Processed, Fault> {
-    assign_with(service, id, reach, &PoolLines::default()).await
+    match rows::load(service.stack, id, service.patience()).await? {
+        Some(seen) => assign_seen(service, &seen, reach, &PoolLines::default()).await,
+        None => Ok(Processed::Done),
+    }
 }
 
-/// Like [`assign`], for one of several jobs that share one read of their pool.
-pub(super) async fn assign_with<P: Ports, J: JobForge>(
+/// Takes a waiting row as it was seen to a runner that listens. Several jobs may share one read of
+/// their pool.
+pub(super) async fn assign_seen<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
-    id: &JobId,
+    seen: &SeenRow,
     reach: Reach,
     lines: &PoolLines,
 ) -> Result<Processed, Fault> {
-    let stack = service.stack;
-    let Some(seen) = rows::load(stack, id, service.patience()).await? else {
-        return Ok(Processed::Done);
-    };
-    if let Some(dismissed) = finish::end_out_of_scope(service, &seen).await? {
+    let (stack, id) = (service.stack, &seen.job.id);
+    if let Some(dismissed) = finish::end_out_of_scope(service, seen).await? {
         return Ok(dismissed);
     }
     let (JobState::Waiting { deadline, .. } | JobState::Assigning { deadline, .. }) =
@@ -109,7 +108,7 @@ pub(super) async fn assign_with<P: Ports, J: JobForge>(
     }
     let worker = stack.ports.ids().claim();
     let event = begun(service, worker.clone());
-    match rows::apply_to(stack, &seen, &[event], service.patience()).await? {
+    match rows::apply_to(stack, seen, &[event], service.patience()).await? {
         // Boxed, because this future is large and its callers' futures need not be.
         RowChange::To(seen) => Box::pin(serve(service, seen, worker, wanted, reach, lines)).await,
         RowChange::Not(NotMoved::Refused(job, JobRefusal::TooEarly { until })) => match job.state {
@@ -147,8 +146,6 @@ async fn serve<P: Ports, J: JobForge>(
         wanted,
         reach,
         lines,
-        report_watcher: ReportWatcher::default(),
-        order_batcher: OrderBatcher::default(),
         notes: Mutex::default(),
     };
     loop {
@@ -174,8 +171,6 @@ struct Attempt<'s, 'a, P, J> {
     wanted: WantedMachine,
     reach: Reach,
     lines: &'s PoolLines,
-    report_watcher: ReportWatcher,
-    order_batcher: OrderBatcher,
     /// Its steps since it last wrote the row.
     notes: Mutex<Vec<JobStepAt>>,
 }
@@ -198,14 +193,11 @@ enum Outcome {
 impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     /// Runs the attempt, and meanwhile renews the row's lease and watches the machine.
     async fn outcome(&self) -> Outcome {
-        let stack = self.service.stack;
         let outcome = tokio::select! {
             biased;
             outcome = self.run() => outcome,
             () = self.service.hands_back() => Ok(Outcome::Nothing(Setback::WorkerLost)),
             () = self.renew_lease() => Ok(Outcome::Lost),
-            never = self.report_watcher.look(stack) => match never {},
-            never = self.order_batcher.deliver(stack) => match never {},
         };
         outcome.unwrap_or_else(|fault| Outcome::Nothing(outage(&fault)))
     }
@@ -246,8 +238,12 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
     }
 
-    /// Continues with a machine that an earlier worker left.
+    /// Continues with a machine that an earlier worker left. Before the first attempt no worker could
+    /// leave one.
     async fn resume(&self) -> Result<Option<Outcome>, Fault> {
+        if self.seen.job.is_on_first_attempt() {
+            return Ok(None);
+        }
         let stack = self.service.stack;
         let until = self.service.patience();
         let owned =
@@ -350,8 +346,6 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                 own_run: self.own_run(),
             },
             credential,
-            order_batcher: &self.order_batcher,
-            report_watcher: &self.report_watcher,
             tell: &unobserved,
             began: stack.ports.clock().monotonic(),
             failure: Mutex::default(),

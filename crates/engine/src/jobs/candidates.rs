@@ -183,29 +183,17 @@ async fn of_class<'t, P: Ports>(
     terms: &impl AsyncFn() -> Result<Terms<'t>, Setback>,
 ) -> Result<(Terms<'t>, Taken), NotTaken> {
     let manager = PickupManager::new(stack, request, 1);
-    let mut taken = Err(NotTaken::Nothing(BTreeMap::new()));
-    while stack.now() < request.deadline {
-        let Some(advert) = manager.candidate().await? else {
-            let unfit = manager.unfit().await.into_iter();
-            let unfit = unfit.map(|(why, count)| (why.to_owned(), count)).collect();
-            taken = Err(NotTaken::Nothing(unfit));
-            break;
-        };
-        let terms = match terms().await {
-            Ok(terms) => terms,
-            Err(setback) => {
-                // The machine stays idle, and its advert goes back to the queue.
-                manager.not_wanted(advert).await;
-                taken = Err(NotTaken::SetBack(setback));
-                break;
-            }
-        };
-        if let Some(won) = worker::take(stack, &terms, &advert).await? {
-            taken = Ok((terms, Taken { won, tier: advert.tier, how: MachineSource::Reused }));
-            break;
+    let won = worker::win(stack, &manager, async || terms().await.map_err(NotTaken::SetBack)).await;
+    let taken = match won {
+        Ok(Some((terms, advert, won))) => {
+            Ok((terms, Taken { won, tier: advert.tier, how: MachineSource::Reused }))
         }
-        manager.came_to_nothing();
-    }
+        Ok(None) => {
+            let unfit = manager.unfit().await.into_iter();
+            Err(NotTaken::Nothing(unfit.map(|(why, count)| (why.to_owned(), count)).collect()))
+        }
+        Err(not_taken) => Err(not_taken),
+    };
     manager.close().await;
     taken
 }

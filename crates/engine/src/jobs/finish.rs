@@ -147,11 +147,12 @@ pub(super) async fn run_end_tasks<P: Ports, J: JobForge>(
 ) -> Result<Processed, Fault> {
     let JobState::Ended { end, debts, .. } = &seen.job.state else { return Ok(Processed::Done) };
     let stack = service.stack;
+    let mut row = seen.clone();
     let mut done = Vec::new();
     if let Some(held) = &debts.release {
-        let record = transition::read(stack, &held.instance, service.patience()).await;
-        let notes = listened(record.ok().flatten().as_ref(), &seen.job.id);
-        if is_released(service, &seen.job, held).await? {
+        let record = transition::read(stack, &held.instance, service.patience()).await?;
+        let notes = listened(record.as_ref(), &seen.job.id);
+        if is_released(service, &mut row, held, record).await? {
             done.push(JobEvent::Released { held: held.clone(), at: stack.now(), notes });
         }
     }
@@ -165,7 +166,11 @@ pub(super) async fn run_end_tasks<P: Ports, J: JobForge>(
     }
     let count = done.len();
     for event in done {
-        let _ = rows::apply(stack, &seen.job.id, &event, service.patience()).await?;
+        if let RowChange::To(next) =
+            rows::apply_to(stack, &row, &[event], service.patience()).await?
+        {
+            row = next;
+        }
     }
     let owed = [debts.release.is_some(), debts.tell, debts.cancel_by.is_some()];
     if owed.into_iter().filter(|owed| *owed).count() == count {
@@ -227,18 +232,25 @@ fn listened(record: Option<&Record>, job: &JobId) -> Vec<JobStepAt> {
 }
 
 /// Releases everything a job holds and waits a while; returns whether the release is complete.
+/// `record` is the machine that its row names. A job that never was set back has no other.
 async fn is_released<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
-    job: &Job,
+    seen: &mut SeenRow,
     held: &JobMachine,
+    record: Option<Record>,
 ) -> Result<bool, Fault> {
-    let stack = service.stack;
-    let releasing = release::withdraw_all(stack, &owner_of(&job.id)).await?;
+    let (stack, owner) = (service.stack, owner_of(&seen.job.id));
+    let releasing = match record {
+        Some(record) if seen.job.is_on_first_attempt() => {
+            release::withdraw_each(stack, &owner, vec![record]).await?
+        }
+        _ => release::withdraw_all(stack, &owner).await?,
+    };
     if releasing.is_empty() {
         return Ok(true);
     }
     let ends = match releasing.iter().find(|record| record.id == held.instance) {
-        Some(record) => end_reason(service, job, held, record).await?,
+        Some(record) => end_reason(service, seen, held, record).await?,
         None => None,
     };
     let until = stack.now().after(RELEASE_WITHIN);
@@ -254,11 +266,11 @@ async fn is_released<P: Ports, J: JobForge>(
 /// because the first process to prove that no runner listens on the machine makes it idle.
 async fn end_reason<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
-    job: &Job,
+    seen: &mut SeenRow,
     held: &JobMachine,
     record: &Record,
 ) -> Result<Option<EndReason>, Fault> {
-    let (stack, settings) = (service.stack, service.settings());
+    let (stack, settings, job) = (service.stack, service.settings(), &seen.job);
     let reuse = settings.reuse_after(job, &record.facts.class);
     if let Some(why) = ends_anyway(job, held, record, reuse.as_ref(), stack.now()) {
         return Ok(Some(why));
@@ -276,7 +288,11 @@ async fn end_reason<P: Ports, J: JobForge>(
     }
     if decided.is_none() {
         let event = JobEvent::Judged { held: held.clone(), after };
-        let _ = rows::apply(stack, &job.id, &event, service.patience()).await?;
+        if let RowChange::To(next) =
+            rows::apply_to(stack, seen, &[event], service.patience()).await?
+        {
+            *seen = next;
+        }
     }
     Ok(None)
 }

@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use bullpen_core::job::rerun::RequestRelation;
-use bullpen_core::job::{self, JobFact};
+use bullpen_core::job::{self, JobFact, ReportedStatus};
 use bullpen_core::ports::{Fault, Ports};
 use bullpen_core::scope::{OutOfScope, ScopeVerdict};
 
-use super::rows::{self, RowChange, SeenRow};
+use super::rows::{self, Known, RowChange, SeenRow};
 use super::{Service, active, origin, queues, rerun};
 
 /// How long one ingest may take: GitHub waits ten seconds for an answer, even for a refusal.
@@ -36,6 +36,10 @@ pub async fn deliver<P: Ports, J: Sync>(
     installation: Option<u64>,
 ) -> Result<Ingested, Fault> {
     match service.settings().scope().judge(&fact.about.repository, installation) {
+        // Mostly the first report of a job, which has no row yet.
+        ScopeVerdict::Inside if matches!(fact.said, ReportedStatus::Queued { .. }) => {
+            merge(service, fact, Known::IsAbsent).await
+        }
         ScopeVerdict::Inside => ingest(service, fact).await,
         ScopeVerdict::Outside(outside) => {
             service.note_foreign(fact, outside);
@@ -54,6 +58,14 @@ pub async fn ingest<P: Ports, J: Sync>(
     service: &Service<'_, P, J>,
     fact: &JobFact,
 ) -> Result<Ingested, Fault> {
+    merge(service, fact, Known::Nothing).await
+}
+
+async fn merge<P: Ports, J: Sync>(
+    service: &Service<'_, P, J>,
+    fact: &JobFact,
+    known: Known<'_>,
+) -> Result<Ingested, Fault> {
     /// Why nothing was stored.
     enum NotStored {
         Known(Option<Box<SeenRow>>),
@@ -71,7 +83,7 @@ pub async fn ingest<P: Ports, J: Sync>(
         .filter(|(_, relation)| *relation == RequestRelation::Over)
         .map(|(id, _)| id);
     let mut before = None;
-    let changed = rows::change(stack, &fact.job, until, |stored| {
+    let changed = rows::change_from(stack, (&fact.job, known), until, |stored| {
         let job = stored.map(|seen| &seen.job);
         before = job.cloned();
         let (routing, cancels) = (settings.routing(), settings.cancels());

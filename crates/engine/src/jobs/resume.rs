@@ -15,7 +15,8 @@ use bullpen_core::ports::{Fault, Forge, JobForge, Ports};
 use bullpen_core::tenure::{LeftAction, ListeningRunner, left, left_after_removal, left_listening};
 use bullpen_core::time::Timestamp;
 
-use super::assign::{Reach, assign};
+use super::assign::{Reach, assign_seen};
+use super::candidates::PoolLines;
 use super::rows::{self, RowChange, SeenRow};
 use super::{Processed, Service, exchange, finish, owner_of, queues};
 use crate::mail;
@@ -37,7 +38,7 @@ pub async fn process<P: Ports, J: JobForge>(
     }
     match &seen.job.state {
         JobState::Waiting { .. } | JobState::Assigning { .. } => {
-            assign(service, id, Reach::Launch).await
+            assign_seen(service, &seen, Reach::Launch, &PoolLines::default()).await
         }
         JobState::Assigned { .. } | JobState::Elsewhere
             if seen.job.taken_by_another().is_some() =>

@@ -1,5 +1,5 @@
 //! Rows: read a row, decide, write over the revision that was read, until one write wins. A process
-//! that has just read or written the row begins with that ([`apply_to`]).
+//! that knows the row begins with what it knows ([`Known`]).
 //!
 //! After a lost race or a lost answer the loop reloads the row and re-runs the decision on it. That
 //! is safe because events carry their own authority and facts join.
@@ -56,6 +56,17 @@ pub(super) async fn load<P: Ports>(
     row.as_ref().map(SeenRow::of).transpose()
 }
 
+/// What a process knows of a row before it changes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Known<'r> {
+    /// Nothing.
+    Nothing,
+    /// There is probably no such row yet.
+    IsAbsent,
+    /// The row was this when the process last read or wrote it.
+    Was(&'r SeenRow),
+}
+
 /// Stores the job that `change` returns for the stored row.
 pub(super) async fn change<P: Ports, W>(
     stack: &Stack<P>,
@@ -63,23 +74,24 @@ pub(super) async fn change<P: Ports, W>(
     until: Timestamp,
     change: impl FnMut(Option<&SeenRow>) -> Result<Job, W>,
 ) -> Result<RowChange<W>, Fault> {
-    change_from(stack, (id, None), until, change).await
+    change_from(stack, (id, Known::Nothing), until, change).await
 }
 
-/// Stores the job that `change` returns for the row as it was seen before, if it is still that row, or
-/// else for the stored row. A decision that refuses is believed only of a row that was read now.
-async fn change_from<P: Ports, W>(
+/// Stores the job that `change` returns for the row as it is known, if it is still that, or else for
+/// the stored row. A decision that refuses is believed only of a row that was read now.
+pub(super) async fn change_from<P: Ports, W>(
     stack: &Stack<P>,
-    (id, mut known): (&JobId, Option<&SeenRow>),
+    (id, mut known): (&JobId, Known<'_>),
     until: Timestamp,
     mut change: impl FnMut(Option<&SeenRow>) -> Result<Job, W>,
 ) -> Result<RowChange<W>, Fault> {
     let mut backoff = Backoff::default();
     loop {
-        let was_known = known.is_some();
-        let stored = match known.take() {
-            Some(seen) => Some(seen.clone()),
-            None => load(stack, id, until).await?,
+        let was_known = !matches!(known, Known::Nothing);
+        let stored = match std::mem::replace(&mut known, Known::Nothing) {
+            Known::Was(seen) => Some(seen.clone()),
+            Known::IsAbsent => None,
+            Known::Nothing => load(stack, id, until).await?,
         };
         let job = match change(stored.as_ref()) {
             Ok(job) => job,
@@ -116,7 +128,10 @@ pub(super) async fn apply<P: Ports>(
     event: &JobEvent,
     until: Timestamp,
 ) -> Result<RowChange<NotMoved>, Fault> {
-    change_from(stack, (id, None), until, |stored| on(stored, std::slice::from_ref(event))).await
+    change_from(stack, (id, Known::Nothing), until, |stored| {
+        on(stored, std::slice::from_ref(event))
+    })
+    .await
 }
 
 /// Applies events in one write to a row as it was seen before, or as it is now if it has changed.
@@ -126,7 +141,7 @@ pub(super) async fn apply_to<P: Ports>(
     events: &[JobEvent],
     until: Timestamp,
 ) -> Result<RowChange<NotMoved>, Fault> {
-    change_from(stack, (&seen.job.id, Some(seen)), until, |stored| on(stored, events)).await
+    change_from(stack, (&seen.job.id, Known::Was(seen)), until, |stored| on(stored, events)).await
 }
 
 fn on(stored: Option<&SeenRow>, events: &[JobEvent]) -> Result<Job, NotMoved> {

@@ -21,7 +21,7 @@ use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::assign::{Reach, assign_with};
+use super::assign::{Reach, assign_seen};
 use super::candidates::{self, PoolLines};
 use super::queues::{dead_letter, launch_queue, pool_queue};
 use super::rows::SeenRow;
@@ -184,7 +184,7 @@ async fn assign_turns<'t, P: Ports, J: JobForge>(
         }
     };
     let turns: Vec<_> = messages.iter().map(|_| Turn::begin(service, &waiting)).collect();
-    let jobs = turns.iter().flatten().map(|turn| &turn.job);
+    let jobs = turns.iter().flatten().map(|turn| &turn.seen.job);
     let lines = Arc::new(PoolLines::of(jobs.filter_map(|job| pool_wanted(service, job))));
     for (message, turn) in messages.into_iter().zip(turns) {
         let (lane, lines) = (lane.to_owned(), Arc::clone(&lines));
@@ -255,7 +255,7 @@ async fn serve<P: Ports, J: JobForge>(
 ) -> Result<Processed, Fault> {
     let mut without_capacity = BTreeSet::new();
     for _ in 0..RACES_MAX {
-        match assign_with(service, &turn.job.id, reach, &lines).await? {
+        match assign_seen(service, &turn.seen, reach, &lines).await? {
             Processed::Taken => {}
             Processed::NoCapacity => {
                 without_capacity.insert(turn.repository.clone());
@@ -284,18 +284,19 @@ async fn serve<P: Ports, J: JobForge>(
 struct Turn<'s, 'a, P: Ports, J> {
     service: &'s Service<'a, P, J>,
     repository: Repository,
-    job: Job,
+    /// The job's row as the lane's listing had it.
+    seen: SeenRow,
 }
 
 impl<'s, 'a, P: Ports, J> Turn<'s, 'a, P, J> {
     /// Begins the next turn among the waiting jobs; without one, returns when to look again.
     fn begin(service: &'s Service<'a, P, J>, waiting: &Waiting) -> Result<Self, Processed> {
         let mut under_way = service.under_way();
-        let free: BTreeMap<&Repository, &Job> = waiting
+        let free: BTreeMap<&Repository, &SeenRow> = waiting
             .ready
             .iter()
-            .filter_map(|(repository, jobs)| {
-                Some((repository, jobs.iter().find(|job| !under_way.contains(&job.id))?))
+            .filter_map(|(repository, rows)| {
+                Some((repository, rows.iter().find(|seen| !under_way.contains(&seen.job.id))?))
             })
             .collect();
         if free.is_empty() {
@@ -304,17 +305,17 @@ impl<'s, 'a, P: Ports, J> Turn<'s, 'a, P, J> {
         }
         let repositories: BTreeSet<Repository> = free.keys().copied().cloned().collect();
         let turn = service.turns().begin(&repositories, &service.settings().shares);
-        let Some((repository, job)) = turn.and_then(|next| free.get_key_value(&next)) else {
+        let Some((repository, seen)) = turn.and_then(|next| free.get_key_value(&next)) else {
             return Err(Processed::Again { at: service.stack.now().after(TURNS_TAKEN) });
         };
-        under_way.insert(job.id.clone());
-        Ok(Self { service, repository: (*repository).clone(), job: (*job).clone() })
+        under_way.insert(seen.job.id.clone());
+        Ok(Self { service, repository: (*repository).clone(), seen: (*seen).clone() })
     }
 }
 
 impl<P: Ports, J> Drop for Turn<'_, '_, P, J> {
     fn drop(&mut self) {
-        self.service.under_way().remove(&self.job.id);
+        self.service.under_way().remove(&self.seen.job.id);
         self.service.turns().end(&self.repository);
     }
 }
@@ -322,8 +323,8 @@ impl<P: Ports, J> Drop for Turn<'_, '_, P, J> {
 /// The jobs that wait in a lane.
 #[derive(Default)]
 struct Waiting {
-    /// The first due jobs of each repository, as many as one receive can serve.
-    ready: BTreeMap<Repository, Vec<Job>>,
+    /// The first due rows of each repository, as many as one receive can serve.
+    ready: BTreeMap<Repository, Vec<SeenRow>>,
     /// When the first of the others is due.
     soonest: Option<Timestamp>,
 }
@@ -353,7 +354,7 @@ async fn ready_of<P: Ports, J: JobForge>(
     reach: Reach,
     at: &WaitingAt,
     soonest: &mut Option<Timestamp>,
-) -> Result<Vec<Job>, Fault> {
+) -> Result<Vec<SeenRow>, Fault> {
     let (stack, until) = (service.stack, service.patience());
     let mut ready = Vec::new();
     let mut cursor: Option<String> = None;
@@ -362,9 +363,9 @@ async fn ready_of<P: Ports, J: JobForge>(
             retry_until(stack, until, || stack.ports.ledger().waiting(at, cursor.as_deref()))
                 .await?;
         for row in &page.items {
-            let job = SeenRow::of(row)?.job;
-            let JobState::Waiting { not_before, .. } = job.state else { continue };
-            if reach == Reach::Idle && job.overflowed {
+            let seen = SeenRow::of(row)?;
+            let JobState::Waiting { not_before, .. } = seen.job.state else { continue };
+            if reach == Reach::Idle && seen.job.overflowed {
                 // Its pool had no machine, and its wake-up is in the launch queue.
                 continue;
             }
@@ -374,7 +375,7 @@ async fn ready_of<P: Ports, J: JobForge>(
                 // A worker has just begun it, or has just set it back and sent this message.
                 stack.now().after(LET_GO)
             } else {
-                ready.push(job);
+                ready.push(seen);
                 continue;
             };
             *soonest = Some(soonest.map_or(later, |soonest| soonest.min(later)));

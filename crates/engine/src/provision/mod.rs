@@ -5,7 +5,7 @@
 //! resumes a request that another process began (`resume`) and waits in line under a short ceiling
 //! (`crate::capacity`). If the request fails or is cancelled, it gives back every machine in the owner's
 //! directory ([`undo`]). Meanwhile it renews the claims and watches the reports
-//! ([`report_watcher`]).
+//! (`report_watcher`).
 //!
 //! Not here: where a cancellation comes from, and how progress is shown (the command).
 
@@ -24,7 +24,6 @@ use futures_util::future::join_all;
 use crate::Stack;
 use crate::capacity::{self, Holdings, PlaceInLine};
 use crate::ending;
-use crate::order_batcher::OrderBatcher;
 use crate::progress::{ProgressEvent, ProgressObserver, unobserved};
 use crate::retry::retry_until;
 
@@ -32,7 +31,7 @@ pub mod creation;
 pub mod entry;
 mod ladder;
 pub mod pickup;
-pub mod report_watcher;
+pub(crate) mod report_watcher;
 mod resume;
 pub(crate) mod tenure;
 pub mod undo;
@@ -42,7 +41,6 @@ use creation::CreationError;
 use entry::{Begun, CannotBegin};
 use ladder::Ladder;
 use pickup::PickupManager;
-use report_watcher::ReportWatcher;
 use tenure::{mark_running, renew};
 use undo::Abandoned;
 use worker::{HeldMachine, Terms, WantedRunner};
@@ -172,16 +170,13 @@ pub async fn provision<P: Ports>(
     cancelled: impl Future<Output = ()>,
 ) -> Result<Provisioned, ProvisionError> {
     let id = &call.request.id;
-    let (report_watcher, order_batcher) = (ReportWatcher::default(), OrderBatcher::default());
     let owner = Owner::Request(id.clone());
     let begun = OnceLock::new();
     let fulfilled = tokio::select! {
         biased;
         () = cancelled => Err(None),
-        fulfilled = fulfil(stack, call, &begun, &report_watcher, &order_batcher) => fulfilled.map_err(Some),
+        fulfilled = fulfil(stack, call, &begun) => fulfilled.map_err(Some),
         never = renew(stack, &owner) => match never {},
-        never = report_watcher.look(stack) => match never {},
-        never = order_batcher.deliver(stack) => match never {},
         never = Box::pin(ending::run(stack)) => match never {},
     };
     let fulfilled = match fulfilled {
@@ -216,8 +211,6 @@ async fn fulfil<P: Ports>(
     stack: &Stack<P>,
     call: Call<'_>,
     begun: &OnceLock<Begun>,
-    report_watcher: &ReportWatcher,
-    order_batcher: &OrderBatcher,
 ) -> Result<Provisioned, ProvisionError> {
     let started = stack.ports.clock().monotonic();
     let mut timings = Timings::default();
@@ -236,8 +229,6 @@ async fn fulfil<P: Ports>(
         owner: Owner::Request(begun.request.id.clone()),
         wanted: WantedRunner::OfRequest { begun, group: call.group },
         credential,
-        order_batcher,
-        report_watcher,
         tell: call.tell,
         began: started,
         failure: Mutex::default(),

@@ -19,6 +19,7 @@ use bullpen_core::pickup::{JudgedBatch, QueueScan};
 use bullpen_core::ports::{Fault, Ledger, Outgoing, Ports, Queues};
 use bullpen_core::request::Request;
 use bullpen_core::sabotage;
+use bullpen_core::time::Timestamp;
 
 use crate::Stack;
 use crate::retry::retry_until;
@@ -53,6 +54,11 @@ impl<'s, P: Ports> PickupManager<'s, P> {
         let state = tokio::sync::Mutex::new(State::default());
         let unserved = AtomicUsize::new(wanted);
         Self { stack, request, unserved, state }
+    }
+
+    /// Until when candidates are worth trying.
+    pub(super) const fn deadline(&self) -> Timestamp {
+        self.request.deadline
     }
 
     /// The next candidate. `None`: no worker of the attempt will get another.

@@ -1,4 +1,4 @@
-//! The report watcher: reads the reports of all machines that one request waits for, in one call.
+//! The report watcher: reads the reports of all machines that a process waits for, in one call.
 //!
 //! It judges only a report that it has read: a store that does not answer proves nothing about a
 //! machine.
@@ -27,11 +27,13 @@ use crate::reports::believed;
 /// notice a change at once.
 const READ_AGAIN: Duration = Duration::from_millis(500);
 
-/// The reports that one request waits for.
+/// The reports that a process waits for.
 #[derive(Debug, Default)]
-pub struct ReportWatcher {
+pub(crate) struct ReportWatcher {
     watches: Mutex<BTreeMap<MailboxKey, Watching>>,
     changed: Notify,
+    /// Held by the caller that reads for all. If it leaves, the next one reads.
+    reading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -47,9 +49,8 @@ struct Watching {
 }
 
 impl ReportWatcher {
-    /// Waits until the report shows that the agent has done its part, or that it will not. The
-    /// caller must poll [`ReportWatcher::look`] meanwhile.
-    pub async fn watch<P: Ports>(
+    /// Waits until the report shows that the agent has done its part, or that it will not.
+    pub(crate) async fn watch<P: Ports>(
         &self,
         stack: &Stack<P>,
         record: &Record,
@@ -66,12 +67,17 @@ impl ReportWatcher {
         };
         self.watches().insert(record.facts.mailbox.clone(), watching);
         self.changed.notify_one();
-        // The watcher dropped this watch: the request is over.
-        outcome.await.unwrap_or(PrepareInput::Fenced)
+        tokio::select! {
+            biased;
+            // Another attempt at this machine took the place of this watch.
+            outcome = outcome => outcome.unwrap_or(PrepareInput::Fenced),
+            never = self.look(stack) => match never {},
+        }
     }
 
-    /// Reads and judges all watched reports, again and again. The request drops it at its end.
-    pub async fn look<P: Ports>(&self, stack: &Stack<P>) -> Infallible {
+    /// Reads and judges all watched reports, again and again, while no other caller does.
+    async fn look<P: Ports>(&self, stack: &Stack<P>) -> Infallible {
+        let _reading = self.reading.lock().await;
         let mailbox = stack.ports.mailbox();
         loop {
             let keys = self.keys();

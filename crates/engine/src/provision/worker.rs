@@ -5,6 +5,7 @@
 //!
 //! Not here: choosing candidates ([`super::pickup`]), any decision about a machine (`core::tenure`).
 
+use std::borrow::Borrow;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,10 +23,8 @@ use bullpen_core::time::Timestamp;
 
 use super::entry::{self, Begun};
 use super::pickup::PickupManager;
-use super::report_watcher::ReportWatcher;
 use crate::Stack;
 use crate::mail::{self, PostOutcome};
-use crate::order_batcher::OrderBatcher;
 use crate::progress::{ProgressEvent, ProgressObserver};
 use crate::release;
 use crate::reports;
@@ -103,10 +102,6 @@ pub struct Terms<'s> {
     pub(crate) wanted: WantedRunner<'s>,
     /// The credential its runners register with; minted before anything is claimed.
     pub(crate) credential: Credential,
-    /// Posts its orders.
-    pub(crate) order_batcher: &'s OrderBatcher,
-    /// Watches its machines' reports.
-    pub(crate) report_watcher: &'s ReportWatcher,
     /// Receives the progress.
     pub(crate) tell: ProgressObserver<'s>,
     /// When it began, on this process's monotonic clock.
@@ -193,9 +188,8 @@ pub async fn work<P: Ports>(
     terms: &Terms<'_>,
     manager: &PickupManager<'_, P>,
 ) -> Result<Option<HeldMachine>, Fault> {
-    while stack.now() < terms.request.deadline {
-        let Some(advert) = manager.candidate().await? else { return Ok(None) };
-        match attempt(stack, terms, &advert).await {
+    while let Some((_, _, won)) = win(stack, manager, async || Ok::<_, Fault>(terms)).await? {
+        match prepare(stack, terms, won).await {
             AttemptOutcome::Ready(held) => return Ok(Some(held)),
             AttemptOutcome::TryAnother => manager.came_to_nothing(),
             AttemptOutcome::Closed(fault) => return Err(fault),
@@ -204,17 +198,34 @@ pub async fn work<P: Ports>(
     Ok(None)
 }
 
-async fn attempt<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>, advert: &Advert) -> AttemptOutcome {
-    match take(stack, terms, advert).await {
-        Ok(Some(won)) => prepare(stack, terms, won).await,
-        Ok(None) => AttemptOutcome::TryAnother,
-        Err(fault) => AttemptOutcome::Closed(fault),
+/// Claims candidates, one after the other, until it wins one. `None`: no candidate is left. Asks for
+/// `terms` for each candidate, because they may cost a call to GitHub.
+pub(crate) async fn win<'t, P: Ports, T: Borrow<Terms<'t>>, E: From<Fault>>(
+    stack: &Stack<P>,
+    manager: &PickupManager<'_, P>,
+    terms: impl AsyncFn() -> Result<T, E>,
+) -> Result<Option<(T, Advert, Won)>, E> {
+    while stack.now() < manager.deadline() {
+        let Some(advert) = manager.candidate().await? else { break };
+        let terms = match terms().await {
+            Ok(terms) => terms,
+            Err(error) => {
+                // The machine stays idle, and its advert goes back to the queue.
+                manager.not_wanted(advert).await;
+                return Err(error);
+            }
+        };
+        if let Some(won) = take(stack, terms.borrow(), &advert).await? {
+            return Ok(Some((terms, advert, won)));
+        }
+        manager.came_to_nothing();
     }
+    Ok(None)
 }
 
 /// Claims a candidate. A message of the first version names no generation, so the worker reads the
 /// record for it.
-pub(crate) async fn take<P: Ports>(
+async fn take<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     advert: &Advert,
@@ -274,7 +285,7 @@ pub(crate) async fn prepare<P: Ports>(
             PrepareEffect::Start => PrepareInput::Started(start(stack, &held.record).await),
             PrepareEffect::Watch(watch) => {
                 held.assigned = terms.elapsed(stack);
-                terms.report_watcher.watch(stack, &held.record, watch).await
+                stack.report_watcher().watch(stack, &held.record, watch).await
             }
             PrepareEffect::CompareSilence => {
                 let is_shared = stack.silences().note(&held.record.id, stack.now());
@@ -339,7 +350,7 @@ async fn assign<P: Ports>(
 ) -> PrepareInput {
     let order = Order::Assigned(terms.assignment(stack, record, register_by));
     let key = &record.facts.mailbox;
-    if let Ok(Written::Won(_)) = terms.order_batcher.post(key, &order).await {
+    if let Ok(Written::Won(_)) = stack.order_batcher().post(stack, key, &order).await {
         return PrepareInput::Assigned;
     }
     posted(mail::post(stack, key, &order, register_by).await, PrepareInput::Assigned)

@@ -6,6 +6,7 @@
 mod active;
 mod batches;
 mod ceilings;
+mod cost;
 mod explained;
 mod ghosts;
 mod machine;
