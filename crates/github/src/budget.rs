@@ -6,12 +6,12 @@
 //!
 //! Not here: waiting (`meter`), and choosing the credential (`client`).
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::limits::{
-    HOUSEKEEPING_PATIENCE, POINTS_MAX, POINTS_READ, POINTS_WINDOW, POINTS_WRITE, READ_PATIENCE,
-    URGENT_PATIENCE,
+    HOUSEKEEPING_PATIENCE, POINTS_MAX, POINTS_MINUTE, POINTS_READ, POINTS_WINDOW, POINTS_WRITE,
+    READ_PATIENCE, URGENT_PATIENCE,
 };
 
 /// How urgent a call is: a lower priority leaves part of the budget to the higher ones.
@@ -68,16 +68,25 @@ pub(crate) struct Hour {
     pub(crate) reset: Duration,
 }
 
-/// One credential's budget. It remembers the calls of [`POINTS_WINDOW`]: a little more than the
-/// last minute, because GitHub counts a call when it arrives.
+/// One credential's budget. A call counts until no minute of GitHub's can hold it any more: for
+/// [`POINTS_MINUTE`] after its answer, or without one for [`POINTS_WINDOW`] after it was sent.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    /// When points were spent and how many, oldest first.
-    spent: VecDeque<(Duration, u32)>,
+    /// The points of each call that counts.
+    spent: BTreeMap<Spent, u32>,
     total: u32,
+    /// How many calls were ever sent.
+    calls: u64,
     hour: Option<Hour>,
     /// Until when GitHub's last rate limit forbids calls.
     paused_until: Duration,
+}
+
+/// A call that counts: until when, and its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Spent {
+    until: Duration,
+    call: u64,
 }
 
 impl Budget {
@@ -91,11 +100,22 @@ impl Budget {
     }
 
     /// Counts a call that is sent now.
-    pub(crate) fn spend(&mut self, now: Duration, points: u32) {
-        self.spent.push_back((now, points));
+    pub(crate) fn spend(&mut self, now: Duration, points: u32) -> Spent {
+        self.calls += 1;
+        let spent = Spent { until: now + POINTS_WINDOW, call: self.calls };
+        self.spent.insert(spent, points);
         self.total = self.total.saturating_add(points);
         if let Some(hour) = &mut self.hour {
             hour.remaining = hour.remaining.saturating_sub(1);
+        }
+        spent
+    }
+
+    /// Notes that a call was answered now: it arrived before.
+    pub(crate) fn answered(&mut self, spent: Spent, now: Duration) {
+        if let Some(points) = self.spent.remove(&spent) {
+            let until = spent.until.min(now + POINTS_MINUTE);
+            self.spent.insert(Spent { until, ..spent }, points);
         }
     }
 
@@ -140,24 +160,23 @@ impl Budget {
     fn wait_for_points(&self, now: Duration, priority: Priority, points: u32) -> Duration {
         let most = POINTS_MAX * priority.share() / 100;
         let mut over = (self.total + points).saturating_sub(most);
-        for (at, cost) in &self.spent {
+        for (spent, cost) in &self.spent {
             if over == 0 {
                 break;
             }
             over = over.saturating_sub(*cost);
             if over == 0 {
-                return (*at + POINTS_WINDOW).saturating_sub(now);
+                return spent.until.saturating_sub(now);
             }
         }
         Duration::ZERO
     }
 
     fn forget(&mut self, now: Duration) {
-        while let Some((at, cost)) = self.spent.front()
-            && now >= *at + POINTS_WINDOW
+        while let Some(first) = self.spent.first_entry()
+            && now >= first.key().until
         {
-            self.total -= cost;
-            self.spent.pop_front();
+            self.total -= first.remove();
         }
     }
 }
@@ -209,6 +228,33 @@ mod tests {
             let sent = greedy(&mixed, at(step), 4 * MINUTE);
             // The first calls of a minute may arrive late, and the last ones early.
             assert!(most_in(MINUTE + CALL_TIMEOUT, &sent) <= POINTS_MAX, "every {step} ms");
+        }
+    }
+
+    /// The answer comes after this long, and GitHub may have counted the call at any time before.
+    #[test]
+    fn an_answered_call_counts_for_a_minute_from_its_answer() {
+        for latency in [at(0), at(40), at(3_000), CALL_TIMEOUT] {
+            let (mut budget, mut now, mut sent) = (Budget::default(), Duration::ZERO, Vec::new());
+            let mut under_way = Vec::new();
+            while now < 4 * MINUTE {
+                under_way.retain(|(spent, answer)| {
+                    if now >= *answer {
+                        budget.answered(*spent, now);
+                    }
+                    now < *answer
+                });
+                while budget.wait(now, Priority::Urgent, 5).is_zero() {
+                    under_way.push((budget.spend(now, 5), now + latency));
+                    sent.push((now, 5));
+                }
+                now += at(20);
+            }
+            // The first calls of a minute may arrive late, and the last ones early.
+            assert!(most_in(MINUTE + latency, &sent) <= POINTS_MAX, "{latency:?}");
+            let whole = 4 * MINUTE.as_millis() / (MINUTE + latency).as_millis();
+            let least = usize::try_from(whole).expect("it is small") * 180;
+            assert!(sent.len() >= least, "{latency:?}: {} calls", sent.len());
         }
     }
 

@@ -51,7 +51,7 @@ impl<C: Clock> JobForge for GitHub<C> {
         run: &RunAttempt,
     ) -> Result<Provenance, Fault> {
         let (id, _) = at_github(run)?;
-        let run = self.in_time(self.run(repository, id)).await?;
+        let run = self.in_time(self.urgent_run(repository, id)).await?;
         Ok(run.provenance(repository))
     }
 

@@ -39,9 +39,11 @@ pub const POINTS_MAX: u32 = 900;
 pub const POINTS_READ: u32 = 1;
 /// A write's points.
 pub const POINTS_WRITE: u32 = 5;
-/// How long spent points count: GitHub's minute begins when a call arrives, at most
-/// [`CALL_TIMEOUT`] after we sent it.
-pub const POINTS_WINDOW: Duration = Duration::from_secs(60 + CALL_TIMEOUT.as_secs());
+/// How long spent points count, from the answer on: GitHub counts a call when it arrives.
+pub const POINTS_MINUTE: Duration = Duration::from_secs(60);
+/// How long the points of a call without an answer count: it arrived at most [`CALL_TIMEOUT`] after
+/// we sent it.
+pub const POINTS_WINDOW: Duration = POINTS_MINUTE.saturating_add(CALL_TIMEOUT);
 /// How long an urgent call waits for the budget; less than the engine's `forge_patience`.
 pub const URGENT_PATIENCE: Duration = Duration::from_secs(15);
 /// How long a read waits for the budget.

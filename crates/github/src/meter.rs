@@ -8,7 +8,7 @@ use bullpen_core::ports::{Clock, Fault};
 use bullpen_core::time::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::budget::{Budget, Hour};
+use crate::budget::{Budget, Hour, Spent};
 use crate::fault::pause_for;
 use crate::limits::{CALLS_AT_ONCE_MAX, PAUSE_MAX};
 use crate::wire::{Answer, Call};
@@ -20,8 +20,12 @@ pub(crate) struct Meter {
     under_way: Semaphore,
 }
 
-/// Permission to send a call; the call is under way until the caller drops this.
-pub(crate) type UnderWay<'a> = Option<SemaphorePermit<'a>>;
+/// A call that may be sent. It is under way until the caller drops this.
+#[derive(Debug)]
+pub(crate) struct UnderWay<'a> {
+    spent: Spent,
+    _permit: Option<SemaphorePermit<'a>>,
+}
 
 impl Meter {
     pub(crate) fn new() -> Self {
@@ -40,7 +44,7 @@ impl Meter {
         call: &Call,
     ) -> Result<UnderWay<'_>, Fault> {
         // `acquire` fails only on a closed semaphore, and this one stays open.
-        let under_way = self.under_way.acquire().await.ok();
+        let permit = self.under_way.acquire().await.ok();
         let points = call.points();
         let latest = clock.monotonic() + call.priority.patience();
         loop {
@@ -49,8 +53,7 @@ impl Meter {
                 let mut budget = self.budget();
                 let wait = budget.wait(now, call.priority, points);
                 if wait.is_zero() {
-                    budget.spend(now, points);
-                    return Ok(under_way);
+                    return Ok(UnderWay { spent: budget.spend(now, points), _permit: permit });
                 }
                 wait
             };
@@ -62,9 +65,16 @@ impl Meter {
     }
 
     /// Updates the budget with an answer's limits.
-    pub(crate) fn record<C: Clock>(&self, clock: &C, call: &Call, answer: &Answer) {
+    pub(crate) fn record<C: Clock>(
+        &self,
+        clock: &C,
+        call: &Call,
+        under_way: &UnderWay<'_>,
+        answer: &Answer,
+    ) {
         let (now, mono) = (clock.now(), clock.monotonic());
         let mut budget = self.budget();
+        budget.answered(under_way.spent, mono);
         if let (Some(limit), Some(remaining), Some(reset)) =
             (answer.limit, answer.remaining, answer.reset)
         {

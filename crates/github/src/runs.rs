@@ -228,11 +228,27 @@ struct JobsJson {
     jobs: Vec<WorkflowJob>,
 }
 
+fn run_call(repository: &Repository, run: u64) -> Result<Call, Fault> {
+    Ok(Call::get(format!("{}/runs/{run}", actions(repository)?)))
+}
+
 impl<C: Clock> GitHub<C> {
     /// Reads the latest attempt of a run.
     pub async fn run(&self, repository: &Repository, run: u64) -> Result<WorkflowRun, Fault> {
-        let path = format!("{}/runs/{run}", actions(repository)?);
-        self.call(&Call::get(path)).await?.accepted(NotFoundMeans::Thing)?.read("run")
+        self.read_run(&run_call(repository, run)?).await
+    }
+
+    /// The same, for a job or a machine that waits for the answer.
+    pub(crate) async fn urgent_run(
+        &self,
+        repository: &Repository,
+        run: u64,
+    ) -> Result<WorkflowRun, Fault> {
+        self.read_run(&run_call(repository, run)?.urgent()).await
+    }
+
+    async fn read_run(&self, call: &Call) -> Result<WorkflowRun, Fault> {
+        self.call(call).await?.accepted(NotFoundMeans::Thing)?.read("run")
     }
 
     /// The runs of a repository that may have a queued job. Runs in progress are among them: a run

@@ -180,7 +180,8 @@ impl<C: Clock> Wire<C> {
         meter: &Meter,
     ) -> Result<Answer, Fault> {
         let request = self.request(call, bearer)?;
-        let _under_way = meter.wait_for_turn(&*self.clock, call).await?;
+        let under_way = meter.wait_for_turn(&*self.clock, call).await?;
+        tracing::debug!(method = %call.method, path = %call.path, "calls GitHub");
         let answer = within(&*self.clock, CALL_TIMEOUT, self.exchange(request)).await;
         let answer = match answer {
             Some(Ok(answer)) => answer,
@@ -198,7 +199,7 @@ impl<C: Clock> Wire<C> {
                 return Err(Fault::Unavailable(text));
             }
         };
-        meter.record(&*self.clock, call, &answer);
+        meter.record(&*self.clock, call, &under_way, &answer);
         Ok(answer)
     }
 
