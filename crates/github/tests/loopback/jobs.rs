@@ -164,7 +164,7 @@ async fn the_client_never_exceeds_githubs_points() {
             Err(Fault::Throttled) => {
                 postponed += 1;
                 // Half of the time that points count.
-                world.clock.advance(Duration::from_secs(36));
+                world.clock.advance(Duration::from_secs(30));
             }
             Err(fault) => panic!("{fault}"),
         }
@@ -184,8 +184,8 @@ async fn an_urgent_call_waits_for_the_budget() {
         last += 1;
     }
     assert_eq!(last, 180, "the points of one minute");
-    // All points come back together, 72 s after they were spent.
-    world.clock.advance(Duration::from_secs(60));
+    // All points come back together, a minute after the answers.
+    world.clock.advance(Duration::from_secs(48));
     let advance = async { world.clock.advance(Duration::from_secs(12)) };
     let runner = spec("bp-last", true);
     let (made, ()) = join(github.jit(&runner), advance).await;
