@@ -16,6 +16,9 @@ use crate::{
     stand_in, stand_in_runner, supervise, workflow,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Keeps self-hosted GitHub Actions runners warm and hands one to every job in seconds.
 #[derive(Debug, Parser)]
 #[command(name = "bullpen", version, propagate_version = true)]

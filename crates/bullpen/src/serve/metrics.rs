@@ -269,3 +269,29 @@ const fn word(how: MachineSource) -> &'static str {
         MachineSource::Picked => "picked",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// The registry writes no family without a member, so the names are those in the source.
+    const SOURCE: &str = include_str!("metrics.rs");
+    const SERVICE: &str = include_str!("../../../../docs/service.md");
+    const POOLS: &str = include_str!("../../../../docs/pools.md");
+
+    /// The metrics that a page names, without their labels and a counter's suffix.
+    fn documented(page: &str) -> BTreeSet<&str> {
+        let names = page.split('`').skip(1).step_by(2);
+        let names = names.filter_map(|name| name.strip_prefix("bullpen_")?.split('{').next());
+        names.map(|name| name.strip_suffix("_total").unwrap_or(name)).collect()
+    }
+
+    #[test]
+    fn the_documents_name_every_metric_and_no_other() {
+        let registered = SOURCE.split("known.register(\"").skip(1);
+        let registered: BTreeSet<&str> =
+            registered.filter_map(|rest| rest.split('"').next()).collect();
+        assert!(registered.contains("webhooks"), "{registered:?}");
+        assert_eq!(registered, &documented(SERVICE) | &documented(POOLS));
+    }
+}
