@@ -25,6 +25,7 @@ use crate::batch::Batches;
 use crate::ending::CondemnedMachines;
 use crate::pace::{Allowance, Paced};
 use crate::reports::UnreadableReports;
+use crate::unreadable::UnreadableItems;
 
 /// Everything a use case needs.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub struct Stack<P> {
     pub removal_token: Option<Secret>,
     /// The reports that this process could not read.
     pub unreadable_reports: UnreadableReports,
+    /// The stored items that this process could not read.
+    pub unreadable_items: UnreadableItems,
     shortages: Mutex<Shortages>,
     silences: Mutex<Silences>,
     condemned: CondemnedMachines,
@@ -75,6 +78,7 @@ impl<P: Ports> Stack<P> {
             images: BTreeMap::new(),
             removal_token: None,
             unreadable_reports: UnreadableReports::default(),
+            unreadable_items: UnreadableItems::default(),
             shortages: Mutex::default(),
             silences: Mutex::default(),
             condemned: CondemnedMachines::default(),

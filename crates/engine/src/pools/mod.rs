@@ -72,8 +72,7 @@ pub async fn converge<P: Ports>(
     configured: &Blueprints,
     leases: &Leases,
 ) -> Result<Vec<CycleReport>, Fault> {
-    let names = known(stack, configured).await?;
-    let held = leases.hold(stack, &names).await;
+    let held = hold(stack, configured, leases).await?;
     let found = survey(stack, configured, &held).await?;
     let kept = found.into_iter().map(|found| execute::execute(stack, found, leases));
     Ok(join_all(kept).await)
@@ -164,6 +163,18 @@ fn jittered<P: Ports>(stack: &Stack<P>, wait: Duration) -> Duration {
     wait / 2 + Duration::from_millis(stack.ports.ids().jitter(spread))
 }
 
+/// Takes the leases that this process can get, and returns the pools whose lease it holds. It lets
+/// go of a pool whose journal it cannot read: a newer replica can keep it.
+async fn hold<P: Ports>(
+    stack: &Stack<P>,
+    configured: &Blueprints,
+    leases: &Leases,
+) -> Result<Vec<PoolName>, Fault> {
+    let known = survey::list(stack, configured).await?;
+    leases.let_go(stack, &known.unreadable).await;
+    Ok(leases.hold(stack, &known.readable).await)
+}
+
 /// Surveys every pool whose lease this process holds and whose last plan is executed.
 async fn survey_held<P: Ports>(
     stack: &Stack<P>,
@@ -173,8 +184,7 @@ async fn survey_held<P: Ports>(
 ) -> Vec<SurveyedPool> {
     let Some(configured) = configured else { return Vec::new() };
     let surveying = async {
-        let names = known(stack, &configured).await?;
-        let mut held = leases.hold(stack, &names).await;
+        let mut held = hold(stack, &configured, leases).await?;
         held.retain(|pool| !busy.contains(pool));
         survey(stack, &configured, &held).await
     };
