@@ -124,7 +124,7 @@ async fn is_orphan<P: Ports>(stack: &Stack<P>, machine: &Machine) -> Result<bool
     let until = stack.now().after(stack.limits.release_retry);
     let read = match transition::read(stack, &machine.id, until).await {
         // It has a record, of another version: a process of that version judges the machine.
-        Err(Fault::Unreadable(_)) => return Ok(false),
+        Err(Fault::Unreadable(_)) => return Ok(sabotage!("unreadable-is-unrecorded")),
         read => read?,
     };
     match read {
