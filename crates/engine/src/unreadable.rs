@@ -8,10 +8,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bullpen_core::ports::{ItemKind, Listing, Page, Ports, Unreadable};
+use bullpen_core::ids::MailboxKey;
+use bullpen_core::mailbox::ReportRead;
+use bullpen_core::ports::{Fault, ItemKind, Ledger, Listing, Mailbox, Page, Ports, Unreadable};
 
 use crate::Stack;
+use crate::jobs::rows::SeenRow;
+use crate::pools;
+use crate::reconcile;
 
+/// Pages of rows that [`find`] reads at most, so that it ends whatever the store holds.
+const PAGES_MAX: usize = 1_000;
 /// How many items the process remembers that it logged; beyond that it may log one twice.
 const LOGGED_MAX: usize = 1_024;
 
@@ -65,6 +72,43 @@ impl<P: Ports> Stack<P> {
         let (listing, next) = page.split();
         (self.readable(listing), next)
     }
+}
+
+/// Looks for the items that this program cannot read: live records and their reports, open intents,
+/// the pools' journals, and rows that are still looked at.
+pub async fn find<P: Ports>(stack: &Stack<P>) -> Result<Vec<Unreadable>, Fault> {
+    let ledger = stack.ports.ledger();
+    let records = reconcile::live(stack).await?;
+    let mut found = records.unreadable;
+    let keys: Vec<MailboxKey> =
+        records.items.iter().map(|record| record.facts.mailbox.clone()).collect();
+    for (key, read) in keys.iter().zip(stack.ports.mailbox().reports(&keys).await?) {
+        if let ReportRead::Unreadable(why) = read {
+            found.push(Unreadable::of(ItemKind::Report, key, "", why));
+        }
+    }
+    let mut after: Option<String> = None;
+    for _ in 0..PAGES_MAX {
+        let page = ledger.intents(after.as_deref()).await?;
+        found.extend(page.unreadable);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    found.extend(pools::unreadable_journals(stack).await?);
+    // Every row that is still looked at has a next look before this.
+    let ever = stack.now().after(stack.limits.tombstone_ttl);
+    for _ in 0..PAGES_MAX {
+        let page = ledger.rows_due(ever, after.as_deref()).await?;
+        found.extend(page.unreadable);
+        found.extend(page.items.iter().filter_map(|row| SeenRow::of(row).err()));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

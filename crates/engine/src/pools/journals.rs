@@ -2,7 +2,7 @@
 //!
 //! Not here: the contents of a journal (`core::pool::journal`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bullpen_core::ids::{PoolName, Revision};
 use bullpen_core::parameters::{decode, encode};
@@ -28,8 +28,8 @@ pub(super) struct StoredJournal {
 #[derive(Debug, Default)]
 pub(super) struct Journals {
     pub(super) readable: BTreeMap<PoolName, StoredJournal>,
-    /// The pools whose journal this program cannot read.
-    pub(super) unreadable: BTreeSet<PoolName>,
+    /// Those that this program cannot read.
+    pub(super) unreadable: BTreeMap<PoolName, Unreadable>,
 }
 
 /// Reads every stored journal, also those past their time: the next write must name their revision.
@@ -48,7 +48,7 @@ pub(super) async fn all<P: Ports>(stack: &Stack<P>) -> Result<Journals, Fault> {
     }
     for bad in unreadable {
         stack.unreadable_items.note(&bad);
-        journals.unreadable.insert(PoolName::new(bad.key));
+        journals.unreadable.insert(PoolName::new(&bad.key), bad);
     }
     Ok(journals)
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bullpen_core::ids::PoolName;
 use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::pool::{ActionTaken, Blueprints, Note};
-use bullpen_core::ports::{Clock, Fault, Ids, Ports};
+use bullpen_core::ports::{Clock, Fault, Ids, Ports, Unreadable};
 use bullpen_core::schedule::Target;
 use futures_util::future::{join, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -161,6 +161,13 @@ async fn survey_while_executing(
 fn jittered<P: Ports>(stack: &Stack<P>, wait: Duration) -> Duration {
     let spread = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
     wait / 2 + Duration::from_millis(stack.ports.ids().jitter(spread))
+}
+
+/// The journals that this program cannot read.
+pub(crate) async fn unreadable_journals<P: Ports>(
+    stack: &Stack<P>,
+) -> Result<Vec<Unreadable>, Fault> {
+    Ok(journals::all(stack).await?.unreadable.into_values().collect())
 }
 
 /// Takes the leases that this process can get, and returns the pools whose lease it holds. It lets

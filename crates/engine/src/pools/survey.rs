@@ -96,13 +96,16 @@ pub(super) async fn list<P: Ports>(
     stack: &Stack<P>,
     configured: &Blueprints,
 ) -> Result<KnownPools, Fault> {
-    let Journals { readable: journals, mut unreadable } = journals::all(stack).await?;
+    let Journals { readable: journals, unreadable } = journals::all(stack).await?;
     let now = stack.now();
     let remembered = journals.iter().filter(|(_, read)| read.forget_at.is_none_or(|at| now < at));
     let remembered = remembered.map(|(name, _)| name);
     let mut names: BTreeSet<&PoolName> = configured.pools.keys().chain(remembered).collect();
-    names.retain(|name| !configured.unbuildable.contains_key(*name) && !unreadable.contains(*name));
+    names.retain(|name| {
+        !configured.unbuildable.contains_key(*name) && !unreadable.contains_key(*name)
+    });
     let readable = names.into_iter().cloned().collect();
+    let mut unreadable: BTreeSet<PoolName> = unreadable.into_keys().collect();
     unreadable.retain(|name| !configured.unbuildable.contains_key(name));
     Ok(KnownPools { readable, unreadable })
 }
@@ -118,7 +121,7 @@ pub async fn survey<P: Ports>(
         return Ok(Vec::new());
     }
     let mut journals = journals::all(stack).await?;
-    let readable = pools.iter().filter(|pool| !journals.unreadable.contains(*pool));
+    let readable = pools.iter().filter(|pool| !journals.unreadable.contains_key(*pool));
     let read = readable.map(|pool| {
         let read = journals.readable.remove(pool).unwrap_or_default();
         recorded(stack, pool, read)
