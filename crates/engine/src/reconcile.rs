@@ -36,13 +36,13 @@ pub struct Reconciled {
 pub async fn reconcile<P: Ports>(stack: &Stack<P>) -> Result<Reconciled, Fault> {
     let mut done = Reconciled::default();
     records_without_machines(stack, &mut done).await?;
-    let machines = list(stack).await?;
+    let machines = stack.readable(list(stack).await?);
     machines_without_records(stack, &machines, &mut done).await?;
     abandoned_intents(stack, &machines, &mut done).await?;
     Ok(done)
 }
 
-async fn list<P: Ports>(stack: &Stack<P>) -> Result<Vec<Machine>, Fault> {
+async fn list<P: Ports>(stack: &Stack<P>) -> Result<Listing<Machine>, Fault> {
     let until = stack.now().after(stack.limits.release_retry);
     retry_until(stack, until, async || stack.fleet().list().await).await
 }
@@ -52,9 +52,17 @@ async fn records_without_machines<P: Ports>(
     done: &mut Reconciled,
 ) -> Result<(), Fault> {
     let records = live_records(stack).await?;
+    let listed = list(stack).await?;
+    // A machine that cannot be read is not gone.
+    let unreadable: BTreeSet<String> =
+        listed.unreadable.iter().map(|machine| machine.key.clone()).collect();
+    let machines = stack.readable(listed).into_iter();
     let machines: BTreeMap<InstanceId, MachineState> =
-        list(stack).await?.into_iter().map(|machine| (machine.id, machine.state)).collect();
+        machines.map(|machine| (machine.id, machine.state)).collect();
     for record in records {
+        if unreadable.contains(record.id.as_str()) && !sabotage!("unreadable-machines-are-gone") {
+            continue;
+        }
         let young = stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;
         let gone = match machines.get(&record.id) {
             Some(state) => *state == MachineState::Gone,

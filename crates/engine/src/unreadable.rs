@@ -75,7 +75,7 @@ impl<P: Ports> Stack<P> {
 }
 
 /// Looks for the items that this program cannot read: live records and their reports, open intents,
-/// the pools' journals, and rows that are still looked at.
+/// the pools' journals, rows that are still looked at, and machines.
 pub async fn find<P: Ports>(stack: &Stack<P>) -> Result<Vec<Unreadable>, Fault> {
     let ledger = stack.ports.ledger();
     let records = reconcile::live(stack).await?;
@@ -108,6 +108,7 @@ pub async fn find<P: Ports>(stack: &Stack<P>) -> Result<Vec<Unreadable>, Fault> 
             break;
         }
     }
+    found.extend(stack.fleet().list().await?.unreadable);
     Ok(found)
 }
 

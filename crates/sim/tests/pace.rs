@@ -106,7 +106,7 @@ fn tags_have_turns_of_their_own() {
         let waited = stack.ports.clock().monotonic().saturating_sub(began);
         assert!(waited >= STEP && waited < 2 * STEP, "one call more than the burst: {waited:?}");
         let shown = Tags { standby: Some(StandbyStatus::Ready), job_started: false };
-        let described = stack.fleet().describe(&ids).await.expect("the world is calm");
+        let described = stack.fleet().describe(&ids).await.expect("the world is calm").items;
         assert!(described.iter().all(|machine| machine.tags == shown), "{described:?}");
     });
 }

@@ -73,7 +73,7 @@ pub(crate) async fn findings<P: Ports>(stack: &Stack<P>) -> Result<(usize, Vec<V
     // Records first: a launch in between then only adds a machine.
     let records = live_records(stack).await?;
     let intents = open_intents(stack).await?;
-    let machines = stack.ports.fleet().list().await?;
+    let machines = stack.readable(stack.ports.fleet().list().await?);
     let world = StackSnapshot {
         now: stack.now(),
         records: &records,

@@ -131,7 +131,7 @@ pub async fn survey<P: Ports>(
     let machines = if recorded.iter().all(|one| one.records.is_empty()) {
         Vec::new()
     } else {
-        retry_until(stack, until, async || stack.fleet().list().await).await?
+        stack.readable(retry_until(stack, until, async || stack.fleet().list().await).await?)
     };
     let mut machines: BTreeMap<InstanceId, Machine> =
         machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect();

@@ -329,7 +329,7 @@ impl<P: Ports> Fleet for DryRun<'_, P> {
         Ok(())
     }
 
-    async fn list(&self) -> Result<Vec<Machine>, Fault> {
+    async fn list(&self) -> Result<Listing<Machine>, Fault> {
         self.real.fleet().list().await
     }
 
@@ -337,7 +337,7 @@ impl<P: Ports> Fleet for DryRun<'_, P> {
         self.real.fleet().shows_within()
     }
 
-    async fn describe(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Fault> {
+    async fn describe(&self, ids: &[InstanceId]) -> Result<Listing<Machine>, Fault> {
         self.real.fleet().describe(ids).await
     }
 }

@@ -119,6 +119,7 @@ async fn end_unrecorded<P: Ports>(
         return Ok(());
     }
     let machines = retry_until(stack, until, async || stack.fleet().list().await).await?;
+    let machines = stack.readable(machines);
     let alive = machines.iter().filter(|machine| machine.state != MachineState::Gone);
     let theirs = alive.filter_map(|machine| {
         Some((machine, open.iter().find(|intent| intent.id == machine.intent)?))

@@ -399,6 +399,10 @@ impl RunningScenario {
                 ledger.write_as(ItemKind::Record, self.machine(name)?.as_str(), newer);
                 true
             }
+            Item::Machine => {
+                self.world.outside.fleet().write_as(&self.machine(name)?, newer);
+                true
+            }
             Item::Row => ledger.reword_row(&JobId::new(name), newer),
             Item::Journal => ledger.reword(journal::COLLECTION, name, newer),
             Item::Report => {

@@ -130,13 +130,15 @@ pub(super) fn lose(words: &mut Words) -> Result<Verb, Misspelt> {
     Err(word.wrong(format!("{:?} is no machine, such as m1", word.text)))
 }
 
-/// `newer record m1`, `newer row 71`, `newer journal ci`, `newer report m1`; and `readable …`.
+/// `newer record m1`, `newer row 71`, `newer journal ci`, `newer report m1`,
+/// `newer machine m1`; and `readable …`.
 pub(super) fn rewrite(words: &mut Words, newer: bool) -> Result<Verb, Misspelt> {
-    const ITEMS: [(&str, Item); 4] = [
+    const ITEMS: [(&str, Item); 5] = [
         ("record", Item::Record),
         ("row", Item::Row),
         ("journal", Item::Journal),
         ("report", Item::Report),
+        ("machine", Item::Machine),
     ];
     let item = words.plain("a kind of item, such as row,")?.one_of("kind of item", &ITEMS)?;
     let name = words.plain("a machine, a job or a pool")?.text;

@@ -92,6 +92,7 @@ pub(super) enum Item {
     Row,
     Journal,
     Report,
+    Machine,
 }
 
 /// The views of `show`.

@@ -112,6 +112,11 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
         scenario: "pain32_a_journal_of_a_newer_version_stops_no_other_pool",
     },
     ScenarioBug {
+        name: "unreadable-machines-are-gone",
+        mistake: "reconciliation ends a record whose machine's file it cannot read",
+        scenario: "pain34_a_machine_of_a_newer_version_is_not_gone",
+    },
+    ScenarioBug {
         name: "foreign-repositories-are-served",
         mistake: "a signed webhook of another owner's repository launches a machine",
         scenario: "strangers_are_not_served",
