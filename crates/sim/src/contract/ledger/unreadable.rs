@@ -28,7 +28,7 @@ pub trait LedgerHarness: Harness<Port: Ledger> {
 
 /// The keys of a listing's items must be all but the unreadable one, which it must name.
 #[track_caller]
-fn names_one<T>(what: &str, kind: ItemKind, found: Listing<T>, key: impl Fn(&T) -> String) {
+fn names_one<T>(what: &str, kind: ItemKind, found: &Listing<T>, key: impl Fn(&T) -> String) {
     let bad = name(BAD);
     let mut others: Vec<String> = found.items.iter().map(key).collect();
     others.sort();
@@ -46,7 +46,7 @@ fn name(number: usize) -> String {
 }
 
 #[track_caller]
-fn unreadable<T>(what: &str, read: Result<T, Fault>) {
+fn unreadable<T>(what: &str, read: &Result<T, Fault>) {
     assert!(matches!(read, Err(Fault::Unreadable(_))), "{what} was read");
 }
 
@@ -62,21 +62,21 @@ pub async fn an_unreadable_record_hides_no_other<H: LedgerHarness>(harness: H) {
     harness.settle().await;
     let key = |record: &Record| record.id.to_string();
     let live = every_page(async |after: Option<String>| ledger.live(after.as_deref()).await);
-    names_one("live", ItemKind::Record, live.await, key);
+    names_one("live", ItemKind::Record, &live.await, key);
     let before = now.after(HOUR * 2);
     let due = every_page(async |after: Option<String>| ledger.due(before, after.as_deref()).await);
-    names_one("due", ItemKind::Record, due.await, key);
+    names_one("due", ItemKind::Record, &due.await, key);
     let standing = answered(ledger.standing_by(&pool()).await);
-    names_one("standing_by", ItemKind::Record, standing, key);
+    names_one("standing_by", ItemKind::Record, &standing, key);
     let idle = answered(ledger.idle_in(&class()).await);
-    names_one("idle_in", ItemKind::Record, idle, |advert| advert.id.to_string());
+    names_one("idle_in", ItemKind::Record, &idle, |advert| advert.id.to_string());
 
     let seen = &records[BAD];
-    unreadable("the record", ledger.read(&seen.id).await);
+    unreadable("the record", &ledger.read(&seen.id).await);
     let claimed = ledger.claim(&claim(seen, &job("j-1"), "n-1", now)).await;
     assert!(!matches!(claimed, Ok(Written::Won(_))), "an unreadable record was claimed");
     lost(ledger.replace(seen, seen).await);
-    unreadable("the record after writes", ledger.read(&seen.id).await);
+    unreadable("the record after writes", &ledger.read(&seen.id).await);
     for other in records.iter().filter(|record| record.id != seen.id) {
         assert_eq!(answered(ledger.read(&other.id).await).as_ref(), Some(other));
     }
@@ -91,8 +91,8 @@ pub async fn an_unreadable_record_hides_no_other_of_its_owner<H: LedgerHarness>(
         running(&harness, &name(number), &owner).await;
     }
     harness.make_unreadable(ItemKind::Record, &name(BAD)).await;
-    let owned = answered(harness.port().owned_by(&owner).await);
-    names_one("owned_by", ItemKind::Record, owned, |record| record.id.to_string());
+    let held = answered(harness.port().owned_by(&owner).await);
+    names_one("owned_by", ItemKind::Record, &held, |record| record.id.to_string());
 }
 
 /// An unreadable intent hides no other from the sweep.
@@ -104,8 +104,8 @@ pub async fn an_unreadable_intent_hides_no_other<H: LedgerHarness>(harness: H) {
     harness.make_unreadable(ItemKind::Intent, &name(BAD)).await;
     harness.settle().await;
     let open = every_page(async |after: Option<String>| ledger.intents(after.as_deref()).await);
-    names_one("intents", ItemKind::Intent, open.await, |intent| intent.id.to_string());
-    unreadable("the intent", ledger.intent(&IntentId::new(name(BAD))).await);
+    names_one("intents", ItemKind::Intent, &open.await, |intent| intent.id.to_string());
+    unreadable("the intent", &ledger.intent(&IntentId::new(name(BAD))).await);
 }
 
 /// An unreadable row hides no other of its lane, and none that is due.
@@ -122,10 +122,10 @@ pub async fn an_unreadable_row_hides_no_other<H: LedgerHarness>(harness: H) {
     let key = |row: &JobRow| row.job.to_string();
     let waiting =
         every_page(async |after: Option<String>| ledger.waiting(&at, after.as_deref()).await);
-    names_one("waiting", ItemKind::Row, waiting.await, key);
+    names_one("waiting", ItemKind::Row, &waiting.await, key);
     let due =
         every_page(async |after: Option<String>| ledger.rows_due(now, after.as_deref()).await);
-    names_one("rows_due", ItemKind::Row, due.await, key);
+    names_one("rows_due", ItemKind::Row, &due.await, key);
     let repositories = answered(ledger.waiting_repositories("pool/linux").await);
     assert_eq!(repositories, std::slice::from_ref(&at.repository));
     assert!(ledger.row(&JobId::new(name(BAD))).await.is_err(), "the row was read");
@@ -147,6 +147,6 @@ pub async fn an_unreadable_document_hides_no_other<H: LedgerHarness>(harness: H)
     harness.make_unreadable(ItemKind::Document, &format!("many/{}", name(BAD))).await;
     harness.settle().await;
     let found = answered(ledger.documents("many").await);
-    names_one("documents", ItemKind::Document, found, |document| document.name.clone());
+    names_one("documents", ItemKind::Document, &found, |document| document.name.clone());
     assert!(ledger.document("many", &name(BAD)).await.is_err(), "the document was read");
 }

@@ -159,8 +159,7 @@ impl LedgerModel {
         };
         match self.trip(checked).await {
             Reply::Answered(Ok(written)) => Ok(written),
-            Reply::Answered(Err(fault)) => Err(fault),
-            Reply::Refused(fault) => Err(fault),
+            Reply::Answered(Err(fault)) | Reply::Refused(fault) => Err(fault),
             Reply::Lost => Ok(Written::Unknown),
         }
     }
