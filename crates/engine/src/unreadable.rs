@@ -17,7 +17,7 @@ use crate::jobs::rows::SeenRow;
 use crate::pools;
 use crate::reconcile;
 
-/// Pages of rows that [`find`] reads at most, so that it ends whatever the store holds.
+/// Pages of rows that [`find`] reads at most, so that it ends however much the store holds.
 const PAGES_MAX: usize = 1_000;
 /// How many items the process remembers that it logged; beyond that it may log one twice.
 const LOGGED_MAX: usize = 1_024;

@@ -51,7 +51,7 @@ impl ItemKind {
         Self::Machine,
     ];
 
-    /// The newest version that this program reads, and the one that it writes.
+    /// The newest version that this program reads; it writes this version.
     pub const fn version(self) -> u32 {
         match self {
             Self::Record
@@ -133,8 +133,8 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// Reads a stored text of this kind. A text with a version must have one that this program reads,
-/// even if its shape looks familiar.
+/// Reads a stored text of this kind. A text of a version that this program does not read is
+/// refused, even if its shape looks familiar.
 pub fn read_text<T: serde::de::DeserializeOwned>(
     kind: ItemKind,
     key: impl fmt::Display,

@@ -139,7 +139,7 @@ impl FleetModel {
         self.state().end(id, now, FleetEvent::Lost);
     }
 
-    /// Makes a machine's file one that a newer program has written, or readable again.
+    /// Makes a machine's file unreadable, as a newer program would, or readable again.
     pub fn write_as(&self, id: &InstanceId, newer: bool) {
         let unreadable = &mut self.state().unreadable;
         let _ = if newer { unreadable.insert(id.clone()) } else { unreadable.remove(id) };

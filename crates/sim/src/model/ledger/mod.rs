@@ -102,7 +102,7 @@ impl LedgerModel {
         locked(&self.state).read(id)
     }
 
-    /// Makes an item one that a newer program has written, or readable again.
+    /// Makes an item unreadable, as a newer program would, or readable again.
     pub fn write_as(&self, kind: ItemKind, key: &str, newer: bool) {
         locked(&self.state).write_as(self.clock.true_now(), kind, key, newer);
     }
