@@ -94,7 +94,7 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
     ScenarioBug {
         name: "one-bad-record-stops-the-reaper",
         mistake: "the reaper ends its pass at a record that it cannot read",
-        scenario: "pain31_a_record_of_a_newer_version_stops_no_upkeep",
+        scenario: "pain31_a_record_of_a_newer_version_stops_no_reaper",
     },
     ScenarioBug {
         name: "unreadable-is-unrecorded",
