@@ -91,7 +91,7 @@ impl Stored {
         let newest = kind.version();
         match stored.number::<u32>("v")? {
             found if found > newest => Err(stored.unreadable(&format!(
-                "the {kind} has version {found}; this program reads up to {newest}"
+                "the item has version {found}; this program reads up to {newest}"
             ))),
             _ => Ok(stored),
         }
