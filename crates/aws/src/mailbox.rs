@@ -20,12 +20,12 @@ use bullpen_core::mailbox::{
     Assignment, Beat, Inbox, Order, RawReport, Report, ReportRead, Signal, SignalKind,
     UnreadableReport,
 };
-use bullpen_core::ports::{Clock, Consistency, Fault, Mailbox, Written};
+use bullpen_core::ports::{Clock, Consistency, Fault, ItemKind, Mailbox, Written};
 
 use crate::batch::{self, TransactionPart};
 use crate::fault::{Verdict, judge};
 use crate::names::StackName;
-use crate::table::{ITEM_VERSION, Item, Key, Stored, Table, json, n, s, seconds};
+use crate::table::{Item, Key, Stored, Table, json, n, s, seconds};
 use crate::transaction::BUILT;
 
 /// The mailboxes of one stack.
@@ -48,7 +48,7 @@ impl<C: Clock> DynamoMailbox<C> {
 
     /// A change that also restarts the item's time to live. It leaves an item of a newer version
     /// unchanged.
-    fn change(&self, key: &Key, set: &str, condition: &str) -> Change {
+    fn change(&self, (kind, key): (ItemKind, &Key), set: &str, condition: &str) -> Change {
         let keep_until = self.clock.now().after(Limits::DEFAULT.mailbox_ttl);
         let change = Change {
             key: key.attributes(),
@@ -56,7 +56,7 @@ impl<C: Clock> DynamoMailbox<C> {
             condition: format!("(attribute_not_exists(v) OR v <= :v) AND ({condition})"),
             values: Item::new(),
         };
-        change.with(":v", n(ITEM_VERSION)).with(":forget", seconds(keep_until))
+        change.with(":v", n(kind.version())).with(":forget", seconds(keep_until))
     }
 
     /// Stores an order if it is newer than the stored one.
@@ -78,7 +78,7 @@ impl<C: Clock> DynamoMailbox<C> {
             }
         );
         let mut change = self
-            .change(&inbox_key(key), &set, NEWER)
+            .change((ItemKind::Inbox, &inbox_key(key)), &set, NEWER)
             .with(":gen", n(rank.generation))
             .with(":step", n(rank.step))
             .with(":order", json(&bare));
@@ -162,7 +162,8 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
         let update = self.posting(key, order).alone(&self.table);
         match send(update.return_values(ReturnValue::AllNew)).await {
             Ok(Some(done)) => {
-                stored_inbox(&Stored::new(done.attributes.unwrap_or_default())?).map(Written::Won)
+                let item = done.attributes.unwrap_or_default();
+                stored_inbox(&Stored::new(ItemKind::Inbox, item)?).map(Written::Won)
             }
             Ok(None) => Ok(Written::Lost),
             Err(verdict) => verdict.written(),
@@ -182,14 +183,17 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
         // The step of an assignment is 0.
         const SAME_ASSIGNMENT: &str = "order_gen = :gen AND order_step = :assignment";
         let update = self
-            .change(&inbox_key(key), " REMOVE credential_doc", SAME_ASSIGNMENT)
+            .change((ItemKind::Inbox, &inbox_key(key)), " REMOVE credential_doc", SAME_ASSIGNMENT)
             .with(":gen", n(generation))
             .with(":assignment", n(0));
         send_or_drop(update.alone(&self.table)).await
     }
 
     async fn inbox(&self, key: &MailboxKey, read: Consistency) -> Result<Option<Inbox>, Fault> {
-        let found = self.table.get(&inbox_key(key), read == Consistency::Consistent).await?;
+        let found = self
+            .table
+            .get(ItemKind::Inbox, &inbox_key(key), read == Consistency::Consistent)
+            .await?;
         found.as_ref().map(stored_inbox).transpose()
     }
 
@@ -205,7 +209,7 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
             "attribute_not_exists(beat_boot) OR beat_boot <> :boot OR beat_seq < :seq";
         let set = ", beat_boot = :boot, beat_seq = :seq, beat_doc = :beat";
         let update = self
-            .change(&report_key(key), set, FOLLOWS)
+            .change((ItemKind::Report, &report_key(key)), set, FOLLOWS)
             .with(":boot", s(&beat.boot))
             .with(":seq", n(beat.seq))
             .with(":beat", json(beat));
@@ -222,7 +226,7 @@ impl<C: Clock> Mailbox for DynamoMailbox<C> {
         let not_earlier = format!("attribute_not_exists(gen_{kind}) OR gen_{kind} <= :gen");
         let set = format!(", gen_{kind} = :gen, signal_{kind} = :signal");
         let update = self
-            .change(&report_key(key), &set, &not_earlier)
+            .change((ItemKind::Report, &report_key(key)), &set, &not_earlier)
             .with(":gen", n(signal.generation))
             .with(":signal", json(signal));
         send_or_drop(update.alone(&self.table)).await
@@ -258,7 +262,7 @@ fn stored_inbox(stored: &Stored) -> Result<Inbox, Fault> {
 /// Reads a report. Its writer is an agent or another process with root on the instance, so it may
 /// have any attribute of any type and length.
 fn read_report(item: Item) -> Result<Report, UnreadableReport> {
-    let stored = Stored::new(item).map_err(|fault| match fault {
+    let stored = Stored::new(ItemKind::Report, item).map_err(|fault| match fault {
         Fault::Unreadable(why) => UnreadableReport::because(why),
         other => UnreadableReport::because(other),
     })?;
@@ -314,7 +318,7 @@ mod tests {
             ephemeral: false,
         };
         let inbox = Inbox { assigned: Generation(7), order: Order::Assigned(assignment) };
-        let file = stored(include_str!("../fixtures/v1/inbox.json"));
+        let file = stored(ItemKind::Inbox, include_str!("../fixtures/v1/inbox.json"));
         assert_eq!(stored_inbox(&file).unwrap(), inbox);
     }
 
@@ -329,13 +333,15 @@ mod tests {
             ran: None,
         };
         let signals = [(SignalKind::Registered, signal)].into();
-        let file = stored(include_str!("../fixtures/v1/report.json"));
+        let file = stored(ItemKind::Report, include_str!("../fixtures/v1/report.json"));
         assert_eq!(stored_report(&file).unwrap(), Report { beat: Some(beat), signals });
     }
 
     #[test]
     fn an_order_is_separated_from_its_credential() {
-        let inbox = stored_inbox(&stored(include_str!("../fixtures/v1/inbox.json"))).unwrap();
+        let inbox =
+            stored_inbox(&stored(ItemKind::Inbox, include_str!("../fixtures/v1/inbox.json")))
+                .unwrap();
         let (credential, bare) = without_credential(&inbox.order);
         assert!(credential.is_some());
         assert!(matches!(bare, Order::Assigned(Assignment { credential: None, .. })));

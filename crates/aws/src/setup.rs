@@ -17,12 +17,12 @@ use aws_sdk_dynamodb::types::{
     PointInTimeRecoverySpecification, PointInTimeRecoveryStatus, Projection, ProjectionType,
     ScalarAttributeType, TableDescription, TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
 };
-use bullpen_core::ports::{Clock, Fault};
+use bullpen_core::ports::{Clock, Fault, ItemKind};
 
 use crate::fault::{Verdict, judge};
 use crate::ledger::keys::Index;
 use crate::names::StackName;
-use crate::table::{ITEM_VERSION, Key, Table, n};
+use crate::table::{Key, Table, n};
 
 /// The layout that this program reads and writes.
 pub const LAYOUT: u32 = 1;
@@ -154,7 +154,7 @@ pub async fn ensure(
     if enable_recovery(state).await? {
         done.push(format!("enabled point-in-time recovery of table {}", state.name));
     }
-    if state.get(&stamp_key(), true).await?.is_none() {
+    if state.get(STAMP_KIND, &stamp_key(), true).await?.is_none() {
         stamp(state).await?;
     }
     layout(state).await?;
@@ -362,6 +362,9 @@ fn is_unknown(fault: &Fault) -> bool {
     matches!(fault, Fault::Unclassified(text) if text.starts_with("UnknownOperationException"))
 }
 
+/// The layout's item has the shape of a document.
+const STAMP_KIND: ItemKind = ItemKind::Document;
+
 fn stamp_key() -> Key {
     Key { pk: "layout".to_owned(), sk: Some("layout".to_owned()) }
 }
@@ -373,7 +376,7 @@ async fn stamp(state: &Table) -> Result<(), Fault> {
         .put_item()
         .table_name(&state.name)
         .set_item(Some(stamp_key().attributes()))
-        .item("v", n(ITEM_VERSION))
+        .item("v", n(STAMP_KIND.version()))
         .item("layout_version", n(LAYOUT))
         .condition_expression("attribute_not_exists(pk)");
     match call.send().await.map_err(|error| judge(&error)) {
@@ -384,7 +387,7 @@ async fn stamp(state: &Table) -> Result<(), Fault> {
 
 async fn layout(state: &Table) -> Result<(), SetupError> {
     let table = state.name.clone();
-    let Some(stored) = state.get(&stamp_key(), true).await? else {
+    let Some(stored) = state.get(STAMP_KIND, &stamp_key(), true).await? else {
         return Err(SetupError::NotOurs { table });
     };
     match stored.number("layout_version")? {

@@ -1,7 +1,7 @@
 //! A DynamoDB table: encode items, check their version, read one or many.
 //!
-//! Every item has `v`, the version of its shape; a reader refuses an item with a newer version and
-//! changes nothing. Every document in an item is JSON, so that an operator can read it.
+//! Every item has `v`, the version of its kind's shape ([`ItemKind::version`]); a reader refuses an
+//! item with a newer version and changes nothing. Every document in an item is JSON, so that an operator can read it.
 //!
 //! Not here: conditions; each is beside the write that it guards.
 
@@ -11,7 +11,7 @@ use std::fmt::Display;
 use aws_config::SdkConfig;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes};
-use bullpen_core::ports::Fault;
+use bullpen_core::ports::{Fault, ItemKind, Unreadable};
 use bullpen_core::time::Timestamp;
 use futures_util::future::try_join_all;
 use serde::Serialize;
@@ -19,8 +19,6 @@ use serde::de::DeserializeOwned;
 
 use crate::fault::judge;
 
-/// The version of the item shapes that this program writes.
-pub(crate) const ITEM_VERSION: u32 = 1;
 /// The most keys that `BatchGetItem` accepts in one call.
 const KEYS_PER_CALL_MAX: usize = 100;
 
@@ -87,15 +85,31 @@ pub(crate) struct Stored {
 
 impl Stored {
     /// Checks the version.
-    pub(crate) fn new(item: Item) -> Result<Self, Fault> {
+    pub(crate) fn new(kind: ItemKind, item: Item) -> Result<Self, Fault> {
         let name = Key::of(&item).map_or_else(String::new, |key| key.name());
         let stored = Self { item, name };
+        let newest = kind.version();
         match stored.number::<u32>("v")? {
-            found if found > ITEM_VERSION => Err(stored.unreadable(&format!(
-                "the item has version {found}; this program reads up to {ITEM_VERSION}"
+            found if found > newest => Err(stored.unreadable(&format!(
+                "the item has version {found}; this program reads up to {newest}"
             ))),
             _ => Ok(stored),
         }
+    }
+
+    /// Reads an item of a listing.
+    pub(crate) fn listed<T>(
+        kind: ItemKind,
+        item: Item,
+        decode: impl Fn(&Self) -> Result<T, Fault>,
+    ) -> Result<T, Unreadable> {
+        let version = item.get("v").and_then(|found| found.as_n().ok().cloned());
+        let key = item.get("sk").and_then(|found| found.as_s().ok().cloned()).unwrap_or_default();
+        let read = Self::new(kind, item).and_then(|stored| decode(&stored));
+        read.map_err(|fault| match fault {
+            Fault::Unreadable(why) => Unreadable { kind, key, version, why },
+            other => Unreadable { kind, key, version, why: other.to_string() },
+        })
     }
 
     /// The texts of all attributes whose names begin with `with`, by the rest of the name; `None`
@@ -164,20 +178,26 @@ impl Table {
     }
 
     /// Reads one item.
-    pub(crate) async fn get(&self, key: &Key, consistent: bool) -> Result<Option<Stored>, Fault> {
+    pub(crate) async fn get(
+        &self,
+        kind: ItemKind,
+        key: &Key,
+        consistent: bool,
+    ) -> Result<Option<Stored>, Fault> {
         let call = self.client.get_item().table_name(&self.name).set_key(Some(key.attributes()));
         let answer = call.consistent_read(consistent).send().await;
         let found = answer.map_err(|error| judge(&error).fault())?.item;
-        found.map(Stored::new).transpose()
+        found.map(|item| Stored::new(kind, item)).transpose()
     }
 
     /// Reads many items; the answer omits absent ones.
     pub(crate) async fn get_all(
         &self,
+        kind: ItemKind,
         keys: &BTreeSet<Key>,
         consistent: bool,
     ) -> Result<BTreeMap<Key, Stored>, Fault> {
-        let found = self.get_each(keys, consistent, Stored::new).await?;
+        let found = self.get_each(keys, consistent, |item| Stored::new(kind, item)).await?;
         found.into_iter().map(|(key, stored)| Ok((key, stored?))).collect()
     }
 
@@ -232,10 +252,10 @@ impl Table {
 pub(crate) mod fixture {
     use serde_json::{Map, Value};
 
-    use super::{AttributeValue, Stored};
+    use super::{AttributeValue, ItemKind, Stored};
 
     /// Reads an item from a JSON file of texts, numbers and nulls.
-    pub(crate) fn stored(file: &str) -> Stored {
+    pub(crate) fn stored(kind: ItemKind, file: &str) -> Stored {
         let parsed: Map<String, Value> = serde_json::from_str(file).unwrap();
         let value = |value: Value| match value {
             Value::String(text) => AttributeValue::S(text),
@@ -244,7 +264,7 @@ pub(crate) mod fixture {
             other => panic!("unexpected value {other}"),
         };
         let item = parsed.into_iter().map(|(name, found)| (name, value(found))).collect();
-        Stored::new(item).unwrap()
+        Stored::new(kind, item).unwrap()
     }
 
     /// Fails if an item's encoding differs from the file.

@@ -10,7 +10,7 @@ use bullpen_core::ports::Fault;
 use bullpen_core::ports::Written;
 
 use crate::fault::{Verdict, by_code, judge};
-use crate::table::{Stored, Table};
+use crate::table::{Item, Table};
 
 /// How often a contended transaction is sent at once, without a pause. The other write has ended by
 /// then, unless there are many; for those the caller must slow down.
@@ -35,7 +35,7 @@ pub(crate) enum Transacted {
 pub(crate) struct FailedPart {
     /// The stored item, if there is one and the part asked for it.
     #[cfg_attr(not(feature = "ledger"), expect(dead_code, reason = "only the ledger asks"))]
-    pub(crate) stored: Option<Stored>,
+    pub(crate) stored: Option<Item>,
 }
 
 /// Writes all parts or none; sends a contended transaction again.
@@ -65,7 +65,7 @@ pub(crate) async fn once(
         Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => {
             let reasons = cancelled.cancellation_reasons();
             match judge_reasons(reasons) {
-                Verdict::Lost => failed(reasons),
+                Verdict::Lost => Ok(failed(reasons)),
                 other => Err(other),
             }
         }
@@ -94,17 +94,15 @@ fn judge_reasons(reasons: &[CancellationReason]) -> Verdict {
     verdicts.into_iter().next().unwrap_or_else(unnamed)
 }
 
-fn failed(reasons: &[CancellationReason]) -> Result<Transacted, Verdict> {
+fn failed(reasons: &[CancellationReason]) -> Transacted {
     let part = |reason: &CancellationReason| {
         let lost = reason.code().is_some_and(|code| by_code(code, "", 400) == Verdict::Lost);
         lost.then(|| {
             let stored = reason.item().filter(|item| !item.is_empty()).cloned();
-            stored.map(Stored::new).transpose().map(|stored| FailedPart { stored })
+            FailedPart { stored }
         })
-        .transpose()
     };
-    let parts: Result<Vec<_>, Fault> = reasons.iter().map(part).collect();
-    parts.map(Transacted::Failed).map_err(Verdict::Refused)
+    Transacted::Failed(reasons.iter().map(part).collect())
 }
 
 /// The answer of a transaction in which any failed condition means lost.
@@ -151,10 +149,10 @@ mod tests {
             .build();
         let mut parts = reasons(&["None", "ConditionalCheckFailed"]);
         parts.push(stored);
-        let Ok(Transacted::Failed(parts)) = failed(&parts) else { panic!("not failed") };
+        let Transacted::Failed(parts) = failed(&parts) else { panic!("not failed") };
         assert!(parts[0].is_none());
         assert!(parts[1].as_ref().is_some_and(|part| part.stored.is_none()));
-        let stored = parts[2].as_ref().and_then(|part| part.stored.as_ref()).unwrap();
-        assert_eq!(stored.number::<u64>("rev"), Ok(7));
+        let stored = parts[2].as_ref().and_then(|part| part.stored.clone()).unwrap();
+        assert_eq!(stored["rev"], n(7));
     }
 }

@@ -18,12 +18,12 @@ use bullpen_core::limits::{Limits, REPORT_PART_BYTES_MAX, REPORT_SIGNALS_MAX};
 use bullpen_core::mailbox::{
     Beat, Inbox, Order, RawReport, ReportRead, Signal, SignalKind, UnreadableReport, wire,
 };
-use bullpen_core::ports::{Clock, Consistency, Fault, Mailbox, Written};
+use bullpen_core::ports::{Clock, Consistency, Fault, ItemKind, Mailbox, Unreadable, Written};
 use bullpen_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::open::{MAILBOX, OpenError};
-use crate::statement_fault::{StatementFault, unreadable};
+use crate::statement_fault::StatementFault;
 use crate::store::{Store, Writing};
 use crate::wait::{First, first};
 use crate::wake::{Topic, WakeListener};
@@ -110,7 +110,11 @@ impl<C: Clock> Mailbox for SqliteMailbox<C> {
         let written = self.store.write(move |writing| {
             let posted = all.into_iter();
             posted
-                .map(|(key, order)| accept(writing, &key, order, now))
+                .map(|(key, order)| match accept(writing, &key, order, now) {
+                    // An unreadable inbox refuses its own order only.
+                    Err(StatementFault(fault @ Fault::Unreadable(_))) => Ok(Err(fault)),
+                    accepted => accepted.map(Ok),
+                })
                 .collect::<Result<Vec<_>, _>>()
         });
         written.await.written_each(count)
@@ -214,7 +218,7 @@ fn load_inbox(db: &Connection, key: &MailboxKey) -> Result<Option<(i64, Inbox)>,
         .optional()?;
     let Some((change, body)) = stored else { return Ok(None) };
     let inbox = wire::decode_inbox(body.as_bytes())
-        .map_err(|error| unreadable("inboxes", key.as_str(), &error))?;
+        .map_err(|error| Unreadable::of(ItemKind::Inbox, key, &body, error))?;
     Ok(Some((change, inbox)))
 }
 

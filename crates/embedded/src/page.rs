@@ -5,7 +5,7 @@
 //!
 //! Not here: the statements that list.
 
-use bullpen_core::ports::{Fault, Page};
+use bullpen_core::ports::{Fault, Page, Unreadable};
 
 use crate::statement_fault::StatementFault;
 
@@ -14,12 +14,15 @@ pub(crate) const PAGE_MAX: usize = 200;
 /// The limit for a statement: one entry more, to know whether there is another page.
 pub(crate) const LIMIT: usize = PAGE_MAX + 1;
 
-/// Makes a page of up to [`LIMIT`] entries in order; `cursor` makes an entry's cursor.
-pub(crate) fn page<T>(mut items: Vec<T>, cursor: impl FnOnce(&T) -> String) -> Page<T> {
-    let more = items.len() > PAGE_MAX;
-    items.truncate(PAGE_MAX);
-    let next = if more { items.last().map(cursor) } else { None };
-    Page { items, next }
+/// An entry of a listing: its cursor, and the item if it is readable.
+pub(crate) type Entry<T> = (String, Result<T, Unreadable>);
+
+/// Makes a page of up to [`LIMIT`] entries in order.
+pub(crate) fn page<T>(mut entries: Vec<Entry<T>>) -> Page<T> {
+    let more = entries.len() > PAGE_MAX;
+    entries.truncate(PAGE_MAX);
+    let next = if more { entries.last().map(|(cursor, _)| cursor.clone()) } else { None };
+    Page::of(entries.into_iter().map(|(_, entry)| entry).collect(), next)
 }
 
 /// A cursor into a listing by time, then key.

@@ -6,7 +6,7 @@
 //! Not here: whether a write landed ([`crate::store`]), or failures to open a file
 //! ([`crate::open`]).
 
-use bullpen_core::ports::{Fault, Written};
+use bullpen_core::ports::{Fault, ItemKind, Unreadable, Written, read_text};
 use rusqlite::ErrorCode;
 use serde::de::DeserializeOwned;
 
@@ -43,18 +43,22 @@ pub(crate) fn classify(error: &rusqlite::Error) -> Fault {
     }
 }
 
-/// Parses a document; the fault names the table and key of an unreadable one.
-pub(crate) fn decode<T: DeserializeOwned>(
-    table: &str,
-    key: &str,
-    text: &str,
-) -> Result<T, StatementFault> {
-    serde_json::from_str(text).map_err(|error| unreadable(table, key, &error))
+impl From<Unreadable> for StatementFault {
+    fn from(unreadable: Unreadable) -> Self {
+        Self(unreadable.fault())
+    }
 }
 
-/// The fault for an unreadable entry of `table` with this key.
-pub(crate) fn unreadable(table: &str, key: &str, why: &dyn std::fmt::Display) -> StatementFault {
-    StatementFault(Fault::Unreadable(format!("{table}/{key}: {why}")))
+/// Reads the stored text of one item. A text of invalid bytes makes this item alone unreadable.
+pub(crate) fn decode<T: DeserializeOwned>(
+    kind: ItemKind,
+    key: &str,
+    text: rusqlite::Result<String>,
+) -> Result<T, Unreadable> {
+    match text {
+        Ok(text) => read_text(kind, key, &text),
+        Err(error) => Err(Unreadable::of(kind, key, "", error)),
+    }
 }
 
 /// How a write ended.
@@ -80,13 +84,14 @@ impl<T> WriteOutcome<Option<T>> {
     }
 }
 
-impl<T> WriteOutcome<Vec<Option<T>>> {
-    /// The answers of `count` conditional writes in one transaction.
+impl<T> WriteOutcome<Vec<Result<Option<T>, Fault>>> {
+    /// The answers of `count` conditional writes in one transaction; a write with a fault of its own
+    /// was not made.
     pub(crate) fn written_each(self, count: usize) -> Vec<Result<Written<T>, Fault>> {
         match self {
             Self::Done(values) => values
                 .into_iter()
-                .map(|value| Ok(value.map_or(Written::Lost, Written::Won)))
+                .map(|value| Ok(value?.map_or(Written::Lost, Written::Won)))
                 .collect(),
             Self::Unknown => (0..count).map(|_| Ok(Written::Unknown)).collect(),
             Self::Refused(fault) => (0..count).map(|_| Err(fault.clone())).collect(),

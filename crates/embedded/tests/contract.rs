@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_core::ids::MailboxKey;
-use bullpen_core::ports::Clock;
+use bullpen_core::ports::{Clock, ItemKind};
 use bullpen_core::time::Timestamp;
 use bullpen_embedded::{SqliteLedger, SqliteMailbox, SqliteQueues};
 use bullpen_sim::clock::ManualClock;
 use bullpen_sim::contract::Harness;
+use bullpen_sim::contract::ledger::LedgerHarness;
 use bullpen_sim::contract::mailbox::MailboxHarness;
 use bullpen_sim::model::mailbox::Forgery;
 use tempfile::TempDir;
@@ -95,6 +96,27 @@ macro_rules! sqlite {
 sqlite!(LedgerOnDisk, SqliteLedger, "ledger.db");
 sqlite!(QueuesOnDisk, SqliteQueues, "ledger.db");
 sqlite!(MailboxOnDisk, SqliteMailbox, "mailbox.db");
+
+impl LedgerHarness for LedgerOnDisk {
+    async fn make_unreadable(&self, kind: ItemKind, key: &str) {
+        let path = self.fixture.directory.path().join("ledger.db");
+        let db = rusqlite::Connection::open(path).expect("the file exists");
+        let newer = "revision = revision + 1, body = json_set(body, '$.v', 9)";
+        // The ledger does not read these bodies, so the worst possible value is a text of invalid
+        // bytes.
+        let damaged = "revision = revision + 1, body = CAST(x'fffe00' AS TEXT)";
+        let sql = match kind {
+            ItemKind::Record => format!("UPDATE records SET {newer} WHERE id = ?1"),
+            ItemKind::Intent => format!("UPDATE intents SET {newer} WHERE id = ?1"),
+            ItemKind::Row => format!("UPDATE job_rows SET {damaged} WHERE job = ?1"),
+            ItemKind::Document => {
+                format!("UPDATE documents SET {damaged} WHERE collection || '/' || name = ?1")
+            }
+            other => panic!("the suite has no case for a {other}"),
+        };
+        assert_eq!(db.execute(&sql, [key]).expect("the file is writable"), 1);
+    }
+}
 
 impl MailboxHarness for MailboxOnDisk {
     async fn forge_report(&self, key: &MailboxKey, forged: &Forgery) {

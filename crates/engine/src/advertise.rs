@@ -88,7 +88,7 @@ pub async fn readvertise<P: Ports>(
     memory: &mut AdvertMemory,
 ) -> Result<usize, Fault> {
     let queue = stack.queue_of(class);
-    let idle = stack.ports.ledger().idle_in(class).await?;
+    let idle = stack.readable(stack.ports.ledger().idle_in(class).await?);
     let depth = stack.ports.queues().depth(&queue).await?.total();
     let missing = u64::try_from(idle.len()).unwrap_or(u64::MAX).saturating_sub(depth);
     let due = memory.due(&idle, missing, stack.limits.readvertise, stack.now());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bullpen_core::ids::InstanceId;
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::ports::{Clock, Fault, Machine, Ports, StartOutcome};
+use bullpen_core::ports::{Clock, Fault, Machine, Ports, StartOutcome, Unreadable};
 use tokio::sync::{Notify, OnceCell};
 
 use crate::Stack;
@@ -26,7 +26,7 @@ pub(crate) struct Batches {
     /// Calls that terminate machines.
     pub(crate) terminates: Batcher<()>,
     /// Calls that describe machines.
-    pub(crate) describes: Batcher<Machine>,
+    pub(crate) describes: Batcher<Result<Machine, Unreadable>>,
 }
 
 /// The batches of one kind of call. `A` is the answer for one machine.

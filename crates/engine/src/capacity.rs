@@ -89,8 +89,12 @@ impl PlaceInLine {
         let collection = line::collection(&request.class);
         let ledger = stack.ports.ledger();
         let places = retry_until(stack, request.deadline, || ledger.documents(&collection)).await?;
-        let places = places.iter().map(|place| (place.name.as_str(), place.body.as_str()));
-        Ok(line::is_first(places, &self.name, stack.now()))
+        let unreadable = places.unreadable.iter().map(|place| {
+            let name = place.key.strip_prefix(&collection).unwrap_or(&place.key);
+            (name.trim_start_matches('/'), "")
+        });
+        let readable = places.items.iter().map(|place| (place.name.as_str(), place.body.as_str()));
+        Ok(line::is_first(readable.chain(unreadable), &self.name, stack.now()))
     }
 }
 
@@ -135,7 +139,7 @@ async fn give_back<P: Ports>(stack: &Stack<P>, terms: &Terms<'_>) -> Result<(), 
 async fn is_enough_idle<P: Ports>(stack: &Stack<P>, request: &Request) -> Result<bool, Fault> {
     let ledger = stack.ports.ledger();
     let idle = retry_until(stack, request.deadline, || ledger.idle_in(&request.class.name)).await?;
-    let now = stack.now();
+    let (idle, now) = (stack.readable(idle), stack.now());
     let fits = idle
         .iter()
         .filter(|idle| judge(idle, request, &stack.limits, now) == AdvertVerdict::PassOn);

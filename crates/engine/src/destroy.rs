@@ -84,7 +84,7 @@ async fn end_machines<P: Ports>(
     until: Timestamp,
     destroyed: &mut Destroyed,
 ) -> Result<bool, Fault> {
-    let alive = alive(stack, until).await?;
+    let (alive, is_complete) = alive(stack, until).await?;
     for id in &alive {
         if !destroyed.machines.contains(id) {
             destroyed.machines.push(id.clone());
@@ -93,7 +93,7 @@ async fn end_machines<P: Ports>(
     for batch in alive.chunks(IDS_PER_CALL_MAX) {
         retry_until(stack, until, async || stack.fleet().terminate(batch).await).await?;
     }
-    Ok(alive.is_empty())
+    Ok(alive.is_empty() && is_complete)
 }
 
 async fn wait<P: Ports>(stack: &Stack<P>, until: Timestamp, every: Duration) -> Result<(), Fault> {
@@ -119,10 +119,17 @@ async fn condemn_all<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<(),
     Ok(())
 }
 
-async fn alive<P: Ports>(stack: &Stack<P>, until: Timestamp) -> Result<Vec<InstanceId>, Fault> {
+/// The machines that are not gone, and whether these are all: a machine that cannot be read may be
+/// alive.
+async fn alive<P: Ports>(
+    stack: &Stack<P>,
+    until: Timestamp,
+) -> Result<(Vec<InstanceId>, bool), Fault> {
     let machines = retry_until(stack, until, async || stack.fleet().list().await).await?;
-    let alive = machines.into_iter().filter(|machine| machine.state != MachineState::Gone);
-    Ok(alive.map(|machine| machine.id).collect())
+    let is_complete = machines.unreadable.is_empty();
+    let machines = stack.readable(machines).into_iter();
+    let alive = machines.filter(|machine| machine.state != MachineState::Gone);
+    Ok((alive.map(|machine| machine.id).collect(), is_complete))
 }
 
 /// Deletes runners as far as GitHub lets it: GitHub forgets runners that stay offline.

@@ -7,7 +7,7 @@
 //!
 //! Not here: condemning, or records of other processes ([`crate::reap`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -142,11 +142,21 @@ async fn bury<P: Ports>(stack: &Stack<P>, batch: &[&Record]) -> Result<Vec<Strin
     if sabotage!("terminate-is-not-confirmed") {
         let _ = stack.fleet().terminate(&ids).await;
     } else {
-        retry_until(stack, until, async || stack.fleet().terminate(&ids).await).await?;
+        match retry_until(stack, until, async || stack.fleet().terminate(&ids).await).await {
+            // The fleet has ended all that it can read.
+            Ok(()) | Err(Fault::Unreadable(_)) => {}
+            Err(fault) => return Err(fault),
+        }
     }
-    let machines = retry_until(stack, until, async || stack.fleet().describe(&ids).await).await?;
+    let described = retry_until(stack, until, async || stack.fleet().describe(&ids).await).await?;
+    let unreadable: BTreeSet<String> =
+        described.unreadable.iter().map(|machine| machine.key.clone()).collect();
+    let machines = stack.readable(described);
     let mut buried = Vec::new();
     for record in batch {
+        if unreadable.contains(record.id.as_str()) {
+            continue;
+        }
         let seen = machines.iter().find(|machine| machine.id == record.id);
         let young = stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;
         let gone = match seen {

@@ -31,5 +31,6 @@ pub mod stack;
 pub mod stored_parameters;
 pub mod strangers;
 pub mod transition;
+pub mod unreadable;
 
 pub use stack::Stack;

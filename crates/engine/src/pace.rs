@@ -13,7 +13,7 @@ use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{
-    Clock, Fault, Fleet, Launched, Machine, Ports, StartOutcome, StopOrder, Tag,
+    Clock, Fault, Fleet, Launched, Listing, Machine, Ports, StartOutcome, StopOrder, Tag,
 };
 use bullpen_core::rates::{Budget, FleetCall, RateShare};
 use bullpen_core::replicas::{ReplicaList, ReplicaTimes};
@@ -127,7 +127,11 @@ impl<'a, P: Ports> Paced<'a, P> {
     /// As [`Fleet::terminate`] for one machine, in one call with those of other workers.
     pub async fn terminate_one(&self, id: &InstanceId) -> Result<(), Fault> {
         let call = async |ids: &[InstanceId]| {
-            self.terminate(ids).await?;
+            match self.terminate(ids).await {
+                // The fleet has ended the others; the reaper asks for each again.
+                Err(Fault::Unreadable(_)) if ids.len() > 1 => {}
+                ended => ended?,
+            }
             Ok(ids.iter().map(|id| (id.clone(), ())).collect())
         };
         self.stack.batches().terminates.ask(self.stack, id, call).await?;
@@ -135,13 +139,13 @@ impl<'a, P: Ports> Paced<'a, P> {
     }
 
     /// As [`Fleet::list`].
-    pub async fn list(&self) -> Result<Vec<Machine>, Fault> {
+    pub async fn list(&self) -> Result<Listing<Machine>, Fault> {
         self.turn(FleetCall::Describe, 0).await?;
         self.note_throttling(FleetCall::Describe, self.stack.ports.fleet().list().await)
     }
 
     /// As [`Fleet::describe`].
-    pub async fn describe(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Fault> {
+    pub async fn describe(&self, ids: &[InstanceId]) -> Result<Listing<Machine>, Fault> {
         self.turn(FleetCall::Describe, 0).await?;
         self.note_throttling(FleetCall::Describe, self.stack.ports.fleet().describe(ids).await)
     }
@@ -149,10 +153,13 @@ impl<'a, P: Ports> Paced<'a, P> {
     /// As [`Fleet::describe`] for one machine, in one call with those of other workers.
     pub async fn describe_one(&self, id: &InstanceId) -> Result<Option<Machine>, Fault> {
         let call = async |ids: &[InstanceId]| {
-            let machines = self.describe(ids).await?;
-            Ok(machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect())
+            let Listing { items, unreadable } = self.describe(ids).await?;
+            let readable = items.into_iter().map(|machine| (machine.id.clone(), Ok(machine)));
+            let others = unreadable.into_iter().map(|bad| (InstanceId::new(&bad.key), Err(bad)));
+            Ok(readable.chain(others).collect())
         };
-        self.stack.batches().describes.ask(self.stack, id, call).await
+        let found = self.stack.batches().describes.ask(self.stack, id, call).await?;
+        Ok(found.transpose()?)
     }
 
     async fn turn(&self, call: FleetCall, machines: u32) -> Result<(), Fault> {

@@ -8,6 +8,7 @@
 
 use bullpen_core::instance::Record;
 use bullpen_core::ports::{Fault, Ledger, Ports};
+use bullpen_core::sabotage;
 use bullpen_core::tenure::{DueAction, due, due_while_running};
 
 use crate::Stack;
@@ -40,14 +41,20 @@ pub async fn reap<P: Ports>(stack: &Stack<P>) -> Result<Reaped, Fault> {
         let page =
             retry_until(stack, until, || stack.ports.ledger().due(stack.now(), cursor.as_deref()))
                 .await?;
-        for record in page.items {
+        if sabotage!("one-bad-record-stops-the-reaper")
+            && let Some(bad) = page.unreadable.first()
+        {
+            return Err(bad.fault());
+        }
+        let (records, next) = stack.readable_page(page);
+        for record in records {
             reaped.looked_at += 1;
             let id = record.id.clone();
             if let Err(fault) = visit(stack, record, &mut reaped).await {
                 tracing::info!(instance_id = %id, %fault, "record left for the next pass");
             }
         }
-        match page.next {
+        match next {
             Some(next) => cursor = Some(next),
             None => break,
         }

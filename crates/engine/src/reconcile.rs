@@ -13,7 +13,7 @@ use bullpen_core::creation::Intent;
 use bullpen_core::ids::{InstanceId, IntentId};
 use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Record, State};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::ports::{Fault, Ledger, Machine, MachineState, Ports, Written};
+use bullpen_core::ports::{Fault, Ledger, Listing, Machine, MachineState, Ports, Written};
 use bullpen_core::sabotage;
 
 use crate::Stack;
@@ -36,13 +36,13 @@ pub struct Reconciled {
 pub async fn reconcile<P: Ports>(stack: &Stack<P>) -> Result<Reconciled, Fault> {
     let mut done = Reconciled::default();
     records_without_machines(stack, &mut done).await?;
-    let machines = list(stack).await?;
+    let machines = stack.readable(list(stack).await?);
     machines_without_records(stack, &machines, &mut done).await?;
     abandoned_intents(stack, &machines, &mut done).await?;
     Ok(done)
 }
 
-async fn list<P: Ports>(stack: &Stack<P>) -> Result<Vec<Machine>, Fault> {
+async fn list<P: Ports>(stack: &Stack<P>) -> Result<Listing<Machine>, Fault> {
     let until = stack.now().after(stack.limits.release_retry);
     retry_until(stack, until, async || stack.fleet().list().await).await
 }
@@ -52,9 +52,17 @@ async fn records_without_machines<P: Ports>(
     done: &mut Reconciled,
 ) -> Result<(), Fault> {
     let records = live_records(stack).await?;
+    let listed = list(stack).await?;
+    // A machine that cannot be read is not gone.
+    let unreadable: BTreeSet<String> =
+        listed.unreadable.iter().map(|machine| machine.key.clone()).collect();
+    let machines = stack.readable(listed).into_iter();
     let machines: BTreeMap<InstanceId, MachineState> =
-        list(stack).await?.into_iter().map(|machine| (machine.id, machine.state)).collect();
+        machines.map(|machine| (machine.id, machine.state)).collect();
     for record in records {
+        if unreadable.contains(record.id.as_str()) && !sabotage!("unreadable-machines-are-gone") {
+            continue;
+        }
         let young = stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;
         let gone = match machines.get(&record.id) {
             Some(state) => *state == MachineState::Gone,
@@ -78,15 +86,21 @@ async fn records_without_machines<P: Ports>(
     Ok(())
 }
 
-/// Reads every live record, on all pages. The list may lag a little.
+/// Reads every live record that this program can read, on all pages. The list may lag a little.
 pub async fn live_records<P: Ports>(stack: &Stack<P>) -> Result<Vec<Record>, Fault> {
-    let mut records = Vec::new();
+    Ok(stack.readable(live(stack).await?))
+}
+
+/// Lists every live record, on all pages. The list may lag a little.
+pub async fn live<P: Ports>(stack: &Stack<P>) -> Result<Listing<Record>, Fault> {
+    let mut records = Listing::from(Vec::new());
     let mut cursor: Option<String> = None;
     loop {
         let until = stack.now().after(stack.limits.release_retry);
         let page =
             retry_until(stack, until, || stack.ports.ledger().live(cursor.as_deref())).await?;
-        records.extend(page.items);
+        records.items.extend(page.items);
+        records.unreadable.extend(page.unreadable);
         match page.next {
             Some(next) => cursor = Some(next),
             None => return Ok(records),
@@ -116,15 +130,22 @@ async fn machines_without_records<P: Ports>(
 
 async fn is_orphan<P: Ports>(stack: &Stack<P>, machine: &Machine) -> Result<bool, Fault> {
     let until = stack.now().after(stack.limits.release_retry);
-    match transition::read(stack, &machine.id, until).await? {
+    let read = match transition::read(stack, &machine.id, until).await {
+        // It has a record, of another version: a process of that version judges the machine.
+        Err(Fault::Unreadable(_)) => return Ok(sabotage!("unreadable-is-unrecorded")),
+        read => read?,
+    };
+    match read {
         // A tombstone whose machine still runs: the reconciler ends it again.
         Some(record) => Ok(!record.state.is_live()),
         None if sabotage!("orphans-despite-their-intent") => Ok(true),
         None if stack.now().since(machine.launched_at) < stack.limits.reconcile_grace => Ok(false),
         None => {
             let ledger = stack.ports.ledger();
-            let intent = retry_until(stack, until, || ledger.intent(&machine.intent)).await?;
-            Ok(!intent.is_some_and(|intent| is_alive(stack, &intent)))
+            match retry_until(stack, until, || ledger.intent(&machine.intent)).await {
+                Err(Fault::Unreadable(_)) => Ok(false),
+                intent => Ok(!intent?.is_some_and(|intent| is_alive(stack, &intent))),
+            }
         }
     }
 }
@@ -169,8 +190,9 @@ pub async fn open_intents<P: Ports>(stack: &Stack<P>) -> Result<Vec<Intent>, Fau
         let until = stack.now().after(stack.limits.release_retry);
         let ledger = stack.ports.ledger();
         let page = retry_until(stack, until, || ledger.intents(cursor.as_deref())).await?;
-        intents.extend(page.items);
-        match page.next {
+        let (items, next) = stack.readable_page(page);
+        intents.extend(items);
+        match next {
             Some(next) => cursor = Some(next),
             None => return Ok(intents),
         }
@@ -184,10 +206,14 @@ async fn has_orphans<P: Ports>(
 ) -> Result<bool, Fault> {
     let until = stack.now().after(stack.limits.release_retry);
     for machine in machines.iter().filter(|machine| machine.intent == intent.id) {
-        if machine.state != MachineState::Gone
-            && transition::read(stack, &machine.id, until).await?.is_none()
-        {
-            return Ok(true);
+        if machine.state == MachineState::Gone {
+            continue;
+        }
+        match transition::read(stack, &machine.id, until).await {
+            Ok(None) => return Ok(true),
+            // A machine with a record, of any version, is no orphan.
+            Ok(Some(_)) | Err(Fault::Unreadable(_)) => {}
+            Err(fault) => return Err(fault),
         }
     }
     Ok(false)

@@ -134,7 +134,8 @@ pub(crate) async fn held_by<P: Ports>(
     owner: &Owner,
 ) -> Result<Vec<Record>, Fault> {
     let until = stack.now().after(stack.limits.release_acknowledgement);
-    retry_until(stack, until, || stack.ports.ledger().owned_by(owner)).await
+    let held = retry_until(stack, until, || stack.ports.ledger().owned_by(owner)).await?;
+    Ok(stack.readable(held))
 }
 
 /// Fences an owner out of every instance it holds; returns the records that are releasing now.

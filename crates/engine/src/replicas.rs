@@ -56,7 +56,7 @@ async fn round<P: Ports>(stack: &Stack<P>) -> Result<(), Fault> {
 async fn count<P: Ports>(stack: &Stack<P>, own: &HolderId) -> Result<Option<Revision>, Fault> {
     let clock = stack.ports.clock();
     let asked = clock.monotonic();
-    let listed = stack.ports.ledger().documents(COLLECTION).await?;
+    let listed = stack.readable(stack.ports.ledger().documents(COLLECTION).await?);
     let (came, now) = (clock.monotonic(), stack.now());
     let is_own = |entry: &&Document| entry.name == own.as_str();
     let others = listed.iter().filter(|entry| !is_own(entry) && !is_forgotten(entry, now));

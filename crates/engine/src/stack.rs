@@ -27,6 +27,7 @@ use crate::order_batcher::OrderBatcher;
 use crate::pace::{Allowance, Paced};
 use crate::provision::report_watcher::ReportWatcher;
 use crate::reports::UnreadableReports;
+use crate::unreadable::UnreadableItems;
 
 /// Everything a use case needs.
 #[derive(Debug)]
@@ -49,6 +50,8 @@ pub struct Stack<P> {
     pub removal_token: Option<Secret>,
     /// The reports that this process could not read.
     pub unreadable_reports: UnreadableReports,
+    /// The stored items that this process could not read.
+    pub unreadable_items: UnreadableItems,
     shortages: Mutex<Shortages>,
     silences: Mutex<Silences>,
     condemned: CondemnedMachines,
@@ -79,6 +82,7 @@ impl<P: Ports> Stack<P> {
             images: BTreeMap::new(),
             removal_token: None,
             unreadable_reports: UnreadableReports::default(),
+            unreadable_items: UnreadableItems::default(),
             shortages: Mutex::default(),
             silences: Mutex::default(),
             condemned: CondemnedMachines::default(),

@@ -135,7 +135,7 @@ pub async fn read<P: Ports>(
 }
 
 /// Claims an idle instance at the generation that was seen. `None`: another worker has claimed it,
-/// or its record forbids the claim. [`settle`] decides after a lost answer.
+/// or its record forbids the claim or cannot be read. [`settle`] decides after a lost answer.
 pub async fn claim<P: Ports>(
     stack: &Stack<P>,
     write: &ClaimWrite,
@@ -159,6 +159,10 @@ pub async fn claim<P: Ports>(
                 return Ok(None);
             }
             Err(fault) if fault.is_transient() && stack.now() < until => {}
+            Err(Fault::Unreadable(why)) if !unsure => {
+                tracing::debug!(instance_id = %write.id, why, "passed over unreadable record");
+                return Ok(None);
+            }
             Err(fault) => return Err(fault),
         }
         backoff.wait_until(stack, until).await?;

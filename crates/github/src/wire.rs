@@ -210,7 +210,7 @@ impl<C: Clock> Wire<C> {
             let mut bearer = HeaderValue::try_from(format!("Bearer {}", bearer.reveal()))
                 .map_err(|_| unsendable())?;
             bearer.set_sensitive(true);
-            Ok(bearer)
+            Ok::<_, Fault>(bearer)
         };
         let bearer = bearer.map(sensitive).transpose()?;
         let mut request = Request::builder().method(&call.method).uri(uri);

@@ -17,13 +17,14 @@ use bullpen_core::ids::{
     ClaimId, HolderId, InstanceId, IntentId, MailboxKey, PoolName, RunnerName, SpecHash, StopOp,
 };
 use bullpen_core::mailbox::Credential;
-use bullpen_core::ports::{Ids, RunnerSpec};
+use bullpen_core::ports::{Ids, ItemKind, RunnerSpec};
 use bullpen_core::request::TypePattern;
 use bullpen_core::time::Timestamp;
 use bullpen_sim::clock::{SimClock, on_virtual_time, pass};
 use bullpen_sim::contract::Harness;
 use bullpen_sim::contract::fleet::FleetHarness;
 use bullpen_sim::contract::forge::ForgeHarness;
+use bullpen_sim::contract::ledger::LedgerHarness;
 use bullpen_sim::contract::mailbox::MailboxHarness;
 use bullpen_sim::dice::Dice;
 use bullpen_sim::model::fleet::Delays;
@@ -123,6 +124,18 @@ world!(StrongQueues, QueuesModel, false, QueuesModel::new, QueuesModel::for_proc
 world!(WeakQueues, QueuesModel, true, QueuesModel::weak, QueuesModel::for_process);
 world!(StrongMailbox, MailboxModel, false, MailboxModel::new, MailboxModel::for_process);
 world!(WeakMailbox, MailboxModel, true, MailboxModel::weak, MailboxModel::for_process);
+
+macro_rules! has_unreadable_items {
+    ($($harness:ident),+) => {$(
+        impl LedgerHarness for $harness {
+            async fn make_unreadable(&self, kind: ItemKind, key: &str) {
+                self.port.write_as(kind, key, true);
+            }
+        }
+    )+};
+}
+
+has_unreadable_items!(StrongLedger, WeakLedger);
 
 macro_rules! forges_reports {
     ($($harness:ident),+) => {$(

@@ -130,13 +130,13 @@ async fn a_weak_directory_lists_a_machine_that_left_it_for_a_while() {
     let idle = idle(&ledger, &clock).await;
     won(ledger.claim(&claim(&idle, &clock)).await);
     let listed = ledger.idle_in(&idle.facts.class).await.unwrap();
-    assert_eq!(listed, [idle.advert().unwrap()], "its last advert");
+    assert_eq!(listed.items, [idle.advert().unwrap()], "its last advert");
     let of_pool = ledger.owned_by(&Owner::Pool(PoolName::new("linux"))).await.unwrap();
-    assert_eq!(of_pool.len(), 1, "the pool owned it before it was warm");
+    assert_eq!(of_pool.items.len(), 1, "the pool owned it before it was warm");
     pass(Duration::from_secs(61)).await;
-    assert_eq!(ledger.idle_in(&idle.facts.class).await.unwrap(), []);
+    assert_eq!(ledger.idle_in(&idle.facts.class).await.unwrap().items, []);
     ledger.set_weak(false);
-    assert_eq!(ledger.owned_by(&Owner::Job(JobId::new("j-1"))).await.unwrap().len(), 1);
+    assert_eq!(ledger.owned_by(&Owner::Job(JobId::new("j-1"))).await.unwrap().items.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -106,7 +106,7 @@ fn tags_have_turns_of_their_own() {
         let waited = stack.ports.clock().monotonic().saturating_sub(began);
         assert!(waited >= STEP && waited < 2 * STEP, "one call more than the burst: {waited:?}");
         let shown = Tags { standby: Some(StandbyStatus::Ready), job_started: false };
-        let described = stack.fleet().describe(&ids).await.expect("the world is calm");
+        let described = stack.fleet().describe(&ids).await.expect("the world is calm").items;
         assert!(described.iter().all(|machine| machine.tags == shown), "{described:?}");
     });
 }
@@ -220,7 +220,7 @@ fn replicas_share_the_rate_that_a_command_leaves_while_they_come_and_go() {
         );
         live_for(limits.pool_lease * 10, &mut life).await;
         let entries = world.outside.ledger().documents(COLLECTION).await.expect("calm");
-        assert_eq!(entries.len(), 1, "entries of dead replicas are left: {entries:?}");
+        assert_eq!(entries.items.len(), 1, "entries of dead replicas are left: {entries:?}");
         assert_eq!(checker.verdict(), None);
         assert_eq!(world.counts().happened.get("cloud's bucket empty"), None);
     });

@@ -61,7 +61,7 @@ fn a_dry_run_changes_nothing() {
         let reports = refresh(&dry, &desired(two_classes()), &mut AdvertMemory::default()).await;
         assert!(failed(&reports).is_empty(), "{reports:?}");
         assert_eq!(world.outside.ledger().snapshot(), before);
-        assert_eq!(world.outside.ledger().documents("stack").await, Ok(vec![]));
+        assert_eq!(world.outside.ledger().documents("stack").await, Ok(vec![].into()));
         let notes = dry.ports.notes();
         for machine in &machines {
             let ends = format!("{}: idle -> terminating", machine.id);
@@ -134,7 +134,7 @@ fn an_ended_runs_machines_are_released() {
             refresh(&stack, &wanted, &mut memory).await;
         }
         let idle = world.outside.ledger().idle_in(&request.class.name).await.expect("calm");
-        assert_eq!(idle.len(), 2);
+        assert_eq!(idle.items.len(), 2);
     });
 }
 
@@ -194,7 +194,7 @@ fn tokens_are_not_where_every_command_reads() {
             let has_token = |document: &&Document| {
                 decode::<KeptTokens>(&document.body).is_ok_and(|kept| kept != KeptTokens::spent())
             };
-            parameters.iter().filter(has_token).count()
+            parameters.items.iter().filter(has_token).count()
         };
         refresh(&stack, &wanted, &mut memory).await;
         assert_eq!(left().await, 0);

@@ -31,7 +31,7 @@ use std::sync::Arc;
 async fn owned(world: &World, request: &Request) -> Vec<(InstanceId, &'static str)> {
     let owner = Owner::Request(request.id.clone());
     let records = world.outside.ledger().owned_by(&owner).await.expect("the outside is calm");
-    records.into_iter().map(|record| (record.id, record.state.name().as_str())).collect()
+    records.items.into_iter().map(|record| (record.id, record.state.name().as_str())).collect()
 }
 
 fn ids(provisioned: &Provisioned) -> BTreeSet<InstanceId> {
@@ -133,7 +133,7 @@ fn a_cancelled_request_gives_its_warm_machines_back() {
 
 async fn idle_of(world: &World, request: &Request) -> BTreeSet<InstanceId> {
     let idle = world.outside.ledger().idle_in(&request.class.name).await;
-    idle.expect("the outside is calm").into_iter().map(|advert| advert.id).collect()
+    idle.expect("the outside is calm").items.into_iter().map(|advert| advert.id).collect()
 }
 
 /// D32: each request has its own runners, and its release takes no others; a run attempt lists all

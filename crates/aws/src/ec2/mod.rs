@@ -20,7 +20,7 @@ use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, IntentId};
 use bullpen_core::ports::{
-    Clock, Fault, Fleet, Launched, LearnedSite, Machine, MachineState, Site, StartOutcome,
+    Clock, Fault, Fleet, Launched, LearnedSite, Listing, Machine, MachineState, Site, StartOutcome,
     StopOrder, Tag, Tags,
 };
 use bullpen_core::rates::Rates;
@@ -382,17 +382,17 @@ impl<C: Clock> Fleet for Ec2Fleet<C> {
         self.tag_all(ids, tag).await
     }
 
-    async fn list(&self) -> Result<Vec<Machine>, Fault> {
-        self.seen(Vec::new()).await
+    async fn list(&self) -> Result<Listing<Machine>, Fault> {
+        Ok(self.seen(Vec::new()).await?.into())
     }
 
-    async fn describe(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Fault> {
+    async fn describe(&self, ids: &[InstanceId]) -> Result<Listing<Machine>, Fault> {
         let mut found = Vec::new();
         for batch in ids.chunks(FILTER_VALUES_MAX - 1) {
             let ids = batch.iter().map(InstanceId::as_str);
             found.extend(self.found([filter("instance-id", ids)]).await?);
         }
-        self.machines_of(found).await
+        Ok(self.machines_of(found).await?.into())
     }
 
     fn shows_within(&self) -> Duration {

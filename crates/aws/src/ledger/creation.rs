@@ -13,7 +13,7 @@ use bullpen_core::creation::{Ceiling, CeilingReached, Intent, Scope};
 use bullpen_core::ids::{ClassName, IntentId, PoolName, Revision};
 use bullpen_core::instance::Record;
 use bullpen_core::limits::Limits;
-use bullpen_core::ports::{Fault, Page, Recorded, Reserved, Written};
+use bullpen_core::ports::{Fault, ItemKind, Page, Recorded, Reserved, Written};
 use bullpen_core::time::Timestamp;
 
 use super::keys::{self, Kind};
@@ -21,7 +21,7 @@ use super::listing::{self, Freshness};
 use super::records;
 use super::write::{item_of, landed};
 use crate::fault::Verdict;
-use crate::table::{ITEM_VERSION, Item, Stored, Table, json, n, s, seconds};
+use crate::table::{Item, Stored, Table, json, n, s, seconds};
 use crate::transaction::{BUILT, FailedPart, Transacted, transact, written};
 
 /// How often `record` guesses whether a machine is the last of its intent before it gives up.
@@ -31,7 +31,7 @@ fn item(intent: &Intent, open: bool) -> Item {
     item_of(
         &keys::intent(&intent.id),
         [
-            ("v", Some(n(ITEM_VERSION))),
+            ("v", Some(n(ItemKind::Intent.version()))),
             ("rev", Some(n(intent.revision))),
             ("outstanding_count", Some(n(intent.outstanding))),
             ("intent_doc", Some(json(intent))),
@@ -49,17 +49,17 @@ fn decode(stored: &Stored) -> Result<Intent, Fault> {
 }
 
 pub(super) async fn load(table: &Table, id: &IntentId) -> Result<Option<Intent>, Fault> {
-    let stored = table.get(&keys::intent(id), true).await?;
+    let stored = table.get(ItemKind::Intent, &keys::intent(id), true).await?;
     stored.as_ref().map(decode).transpose()
 }
 
 /// Intents with outstanding machines.
 pub(super) async fn open(table: &Table, after: Option<&str>) -> Result<Page<Intent>, Fault> {
     let range = keys::all_live();
-    let found = listing::page(table, Kind::Intent, range, after, Freshness::Sweep).await?;
-    let intents: Result<Vec<Intent>, Fault> = found.items.iter().map(decode).collect();
-    let items = intents?.into_iter().filter(|intent| intent.outstanding > 0).collect();
-    Ok(Page { items, next: found.next })
+    let place = (after, Freshness::Sweep);
+    let (intents, next) = listing::page(table, Kind::Intent, range, place, decode).await?.split();
+    let open = |intent: Intent| (intent.outstanding > 0).then_some(intent);
+    Ok(Page::of(intents.filter_map(open), next))
 }
 
 /// The scopes that count a machine of this class and pool.
@@ -74,7 +74,7 @@ fn count(table: &Table, scope: &Scope, by: i64) -> Update {
         .table_name(&table.name)
         .set_key(Some(keys::counter(scope).attributes()))
         .update_expression("SET v = if_not_exists(v, :v) ADD held_count :by")
-        .expression_attribute_values(":v", n(ITEM_VERSION))
+        .expression_attribute_values(":v", n(ItemKind::Counter.version()))
         .expression_attribute_values(":by", n(by))
         .build()
         .expect(BUILT)
@@ -147,7 +147,8 @@ pub(super) async fn reserve(
 
 /// How many machines each scope holds. An absent counter is zero.
 pub(super) async fn used(table: &Table, scopes: &[Scope]) -> Result<Vec<u32>, Fault> {
-    let counters = table.get_all(&scopes.iter().map(keys::counter).collect(), true).await?;
+    let counters =
+        table.get_all(ItemKind::Counter, &scopes.iter().map(keys::counter).collect(), true).await?;
     let used = |scope| match counters.get(&keys::counter(scope)) {
         Some(counter) => counter.number("held_count"),
         None => Ok(0),
@@ -163,13 +164,16 @@ fn refused(
     parts: &[Option<FailedPart>],
 ) -> Result<Reserved, Fault> {
     if let Some(Some(FailedPart { stored: Some(known) })) = parts.first() {
-        return decode(known).map(Reserved::Known);
+        return decode(&Stored::new(ItemKind::Intent, known.clone())?).map(Reserved::Known);
     }
     for (scope, part) in scopes.iter().zip(parts.iter().skip(1)) {
         if let (Some(failed), Some(ceiling)) = (part, lowest(ceilings, scope)) {
-            let used = failed.stored.as_ref().map(|stored| stored.number("held_count"));
+            let stored = failed.stored.clone().map(|item| Stored::new(ItemKind::Counter, item));
             let (scope, wanted) = (scope.clone(), intent.outstanding);
-            let used = used.transpose()?.unwrap_or(0);
+            let used = match stored.transpose()? {
+                Some(counter) => counter.number("held_count")?,
+                None => 0,
+            };
             return Ok(Reserved::Short(CeilingReached { scope, max: ceiling.max, used, wanted }));
         }
     }
@@ -200,9 +204,11 @@ pub(super) async fn record(
         };
         let mut stored = parts.into_iter().map(|part| part.and_then(|failed| failed.stored));
         if let Some(known) = stored.next().flatten() {
+            let known = Stored::new(ItemKind::Record, known)?;
             return records::decode(&known).map(Recorded::Known).map(Written::Won);
         }
-        let intent = stored.next().flatten().as_ref().map(decode).transpose()?;
+        let read = |item| decode(&Stored::new(ItemKind::Intent, item)?);
+        let intent = stored.next().flatten().map(read).transpose()?;
         closes_at = match intent {
             Some(intent) if intent.outstanding == 1 => Some(forget_at(&intent, now)),
             Some(intent) if intent.outstanding > 1 => None,
@@ -219,7 +225,7 @@ fn take_one(table: &Table, id: &IntentId, closes_at: Option<Timestamp>) -> Updat
         .table_name(&table.name)
         .set_key(Some(keys::intent(id).attributes()))
         .expression_attribute_values(":one", n(1))
-        .expression_attribute_values(":v", n(ITEM_VERSION))
+        .expression_attribute_values(":v", n(ItemKind::Intent.version()))
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
     let update = match closes_at {
         None => update
@@ -304,7 +310,7 @@ mod tests {
             revision: Revision(4),
         };
         is_written_as(&item(&intent, true), file);
-        assert_eq!(decode(&stored(file)).unwrap(), intent);
+        assert_eq!(decode(&stored(ItemKind::Intent, file)).unwrap(), intent);
     }
 
     #[test]

@@ -3,19 +3,19 @@
 //! Not here: the contents of a document.
 
 use bullpen_core::ids::Revision;
-use bullpen_core::ports::{Document, Fault, Written};
+use bullpen_core::ports::{Document, Fault, ItemKind, Listing, Unreadable, Written};
 use bullpen_core::time::Timestamp;
 
 use super::keys;
 use super::write::{item_of, landed, put};
 use crate::fault::judge;
-use crate::table::{ITEM_VERSION, Item, Stored, Table, n, s, seconds};
+use crate::table::{Item, Stored, Table, n, s, seconds};
 
 fn item(document: &Document) -> Item {
     item_of(
         &keys::document(&document.collection, &document.name),
         [
-            ("v", Some(n(ITEM_VERSION))),
+            ("v", Some(n(ItemKind::Document.version()))),
             ("rev", Some(n(document.revision))),
             ("collection_name", Some(s(&document.collection))),
             ("body_doc", Some(s(&document.body))),
@@ -40,7 +40,7 @@ pub(super) async fn load(
     collection: &str,
     name: &str,
 ) -> Result<Option<Document>, Fault> {
-    let stored = table.get(&keys::document(collection, name), true).await?;
+    let stored = table.get(ItemKind::Document, &keys::document(collection, name), true).await?;
     stored.as_ref().map(decode).transpose()
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn write(
 }
 
 /// All documents of a collection, in the order of their names.
-pub(super) async fn list(table: &Table, collection: &str) -> Result<Vec<Document>, Fault> {
+pub(super) async fn list(table: &Table, collection: &str) -> Result<Listing<Document>, Fault> {
     let mut found = Vec::new();
     let mut after: Option<Item> = None;
     loop {
@@ -71,12 +71,15 @@ pub(super) async fn list(table: &Table, collection: &str) -> Result<Vec<Document
             .await
             .map_err(|error| judge(&error).fault())?;
         for item in answer.items.unwrap_or_default() {
-            found.push(decode(&Stored::new(item)?)?);
+            let read = Stored::listed(ItemKind::Document, item, decode);
+            found.push(
+                read.map_err(|bad| Unreadable { key: format!("{collection}/{}", bad.key), ..bad }),
+            );
         }
         // Every query begins after the last name found, so the loop ends.
         after = answer.last_evaluated_key;
         if after.is_none() {
-            return Ok(found);
+            return Ok(found.into_iter().collect());
         }
     }
 }
@@ -97,6 +100,6 @@ mod tests {
             forget_at: Some(Timestamp::from_millis(1_768_809_600_123)),
         };
         is_written_as(&item(&document), file);
-        assert_eq!(decode(&stored(file)).unwrap(), document);
+        assert_eq!(decode(&stored(ItemKind::Document, file)).unwrap(), document);
     }
 }

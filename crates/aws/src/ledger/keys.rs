@@ -10,7 +10,7 @@
 use bullpen_core::creation::Scope;
 use bullpen_core::ids::{ClassName, InstanceId, IntentId, JobId, LeaseName, PoolName, Repository};
 use bullpen_core::instance::{Owner, Record, State};
-use bullpen_core::ports::{JobRow, WaitingAt};
+use bullpen_core::ports::{ItemKind, JobRow, WaitingAt};
 use bullpen_core::time::Timestamp;
 
 use crate::names::spread;
@@ -44,6 +44,15 @@ impl Kind {
             Self::Row => 'j',
         };
         format!("{letter}#{shard}")
+    }
+
+    /// The kind of its items.
+    pub(crate) const fn item(self) -> ItemKind {
+        match self {
+            Self::Record => ItemKind::Record,
+            Self::Intent => ItemKind::Intent,
+            Self::Row => ItemKind::Row,
+        }
     }
 
     /// The key of this id.

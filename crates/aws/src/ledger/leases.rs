@@ -4,14 +4,14 @@
 
 use bullpen_core::ids::{LeaseName, Revision};
 use bullpen_core::lease::Lease;
-use bullpen_core::ports::{Fault, Written};
+use bullpen_core::ports::{Fault, ItemKind, Written};
 
 use super::keys;
 use super::write::{item_of, landed, put};
-use crate::table::{ITEM_VERSION, Item, Stored, Table, json, n};
+use crate::table::{Item, Stored, Table, json, n};
 
 pub(super) async fn load(table: &Table, name: &LeaseName) -> Result<Option<Lease>, Fault> {
-    let stored = table.get(&keys::lease(name), true).await?;
+    let stored = table.get(ItemKind::Lease, &keys::lease(name), true).await?;
     stored.as_ref().map(decode).transpose()
 }
 
@@ -28,7 +28,7 @@ fn item(lease: &Lease) -> Item {
     item_of(
         &keys::lease(&lease.name),
         [
-            ("v", Some(n(ITEM_VERSION))),
+            ("v", Some(n(ItemKind::Lease.version()))),
             ("rev", Some(n(lease.revision))),
             ("lease_doc", Some(json(lease))),
         ],
@@ -49,6 +49,6 @@ mod tests {
         let file = include_str!("../../fixtures/v1/lease.json");
         let lease = Lease::first("pool/linux".into(), "holder-1".into()).renewed();
         is_written_as(&item(&lease), file);
-        assert_eq!(decode(&stored(file)).unwrap(), lease);
+        assert_eq!(decode(&stored(ItemKind::Lease, file)).unwrap(), lease);
     }
 }

@@ -5,10 +5,10 @@
 //!
 //! Not here: the contents of an item.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
-use bullpen_core::ports::{Fault, Page};
+use bullpen_core::ports::{Fault, Listing, Page, Unreadable};
 use futures_util::future::try_join_all;
 
 use super::keys::{Kind, Range, SHARDS};
@@ -41,38 +41,39 @@ impl Freshness {
 }
 
 /// Everything in a range, in the order of its sort keys.
-pub(super) async fn everything(
+pub(super) async fn everything<T>(
     table: &Table,
     kind: Kind,
     range: &Range,
-) -> Result<Vec<Stored>, Fault> {
+    decode: impl Fn(&Stored) -> Result<T, Fault>,
+) -> Result<Listing<T>, Fault> {
     let shards = (0..SHARDS).map(|shard| all_of(table, kind, shard, range));
     let mut keys: Vec<_> = try_join_all(shards).await?.into_iter().flatten().collect();
     keys.sort_unstable();
-    read(table, kind, keys, Freshness::Directory).await
+    read(table, kind, keys, Freshness::Directory, decode).await
 }
 
 /// One page of a range, in the order of its sort keys.
-pub(super) async fn page(
+pub(super) async fn page<T>(
     table: &Table,
     kind: Kind,
     range: Range,
-    after: Option<&str>,
-    freshness: Freshness,
-) -> Result<Page<Stored>, Fault> {
+    (after, freshness): (Option<&str>, Freshness),
+    decode: impl Fn(&Stored) -> Result<T, Fault>,
+) -> Result<Page<T>, Fault> {
     let range = match after {
         Some(cursor) => range.after(cursor),
         None => range,
     };
     if range.is_empty() {
-        return Ok(Page { items: Vec::new(), next: None });
+        return Ok(Page::of(Vec::new().into(), None));
     }
     let shards = (0..SHARDS).map(|shard| {
         let call = query(table, kind, shard, &range).limit(KEYS_PER_SHARD);
         one_answer(call.consistent_read(freshness.consistent()), range.index.name())
     });
     let (keys, next) = merged(try_join_all(shards).await?);
-    Ok(Page { items: read(table, kind, keys, freshness).await?, next })
+    Ok(Page::of(read(table, kind, keys, freshness, decode).await?, next))
 }
 
 /// The first sort keys of a range in one shard.
@@ -144,15 +145,18 @@ async fn one_answer(call: QueryFluentBuilder, sort: &str) -> Result<ShardPage, F
 }
 
 /// The current items of these keys, in the keys' order.
-async fn read(
+async fn read<T>(
     table: &Table,
     kind: Kind,
     keys: Vec<(String, String)>,
     freshness: Freshness,
-) -> Result<Vec<Stored>, Fault> {
+    decode: impl Fn(&Stored) -> Result<T, Fault>,
+) -> Result<Listing<T>, Fault> {
     let keys: Vec<Key> = keys.iter().map(|(_, id)| kind.key(id)).collect();
     let wanted: BTreeSet<Key> = keys.iter().cloned().collect();
-    let mut found = table.get_all(&wanted, freshness.consistent()).await?;
+    let item = |item| Stored::listed(kind.item(), item, &decode);
+    let mut found: BTreeMap<Key, Result<T, Unreadable>> =
+        table.get_each(&wanted, freshness.consistent(), item).await?;
     Ok(keys.iter().filter_map(|key| found.remove(key)).collect())
 }
 

@@ -18,8 +18,8 @@ use bullpen_core::instance::{Owner, Record};
 use bullpen_core::lease::Lease;
 use bullpen_core::message::Advert;
 use bullpen_core::ports::{
-    ClaimWrite, Clock, Document, Fault, JobRow, Ledger, Page, Recorded, Reserved, Swap, WaitingAt,
-    Written,
+    ClaimWrite, Clock, Document, Fault, JobRow, Ledger, Listing, Page, Recorded, Reserved, Swap,
+    WaitingAt, Written,
 };
 use bullpen_core::time::Timestamp;
 use futures_util::lock::Mutex;
@@ -83,15 +83,15 @@ impl<C: Clock> Ledger for DynamoLedger<C> {
         swap::swap(&self.table, swap).await
     }
 
-    async fn owned_by(&self, owner: &Owner) -> Result<Vec<Record>, Fault> {
+    async fn owned_by(&self, owner: &Owner) -> Result<Listing<Record>, Fault> {
         records::owned_by(&self.table, owner).await
     }
 
-    async fn idle_in(&self, class: &ClassName) -> Result<Vec<Advert>, Fault> {
+    async fn idle_in(&self, class: &ClassName) -> Result<Listing<Advert>, Fault> {
         records::idle_in(&self.table, class).await
     }
 
-    async fn standing_by(&self, pool: &PoolName) -> Result<Vec<Record>, Fault> {
+    async fn standing_by(&self, pool: &PoolName) -> Result<Listing<Record>, Fault> {
         records::standing_by(&self.table, pool).await
     }
 
@@ -186,7 +186,7 @@ impl<C: Clock> Ledger for DynamoLedger<C> {
         documents::write(&self.table, seen, document).await
     }
 
-    async fn documents(&self, collection: &str) -> Result<Vec<Document>, Fault> {
+    async fn documents(&self, collection: &str) -> Result<Listing<Document>, Fault> {
         documents::list(&self.table, collection).await
     }
 }

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{AttributeValue, Put, ReturnValue, TransactWriteIte
 use bullpen_core::ids::{ClassName, Generation, InstanceId, PoolName, Revision, TrustGroup};
 use bullpen_core::instance::{InstanceFacts, Owner, Record, State, StateName, Tier};
 use bullpen_core::message::Advert;
-use bullpen_core::ports::{ClaimWrite, Fault, Page, Written};
+use bullpen_core::ports::{ClaimWrite, Fault, ItemKind, Listing, Page, Written};
 use bullpen_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ use super::must;
 use super::write::{item_of, landed, put};
 use crate::batch::{self, TransactionPart};
 use crate::fault::judge;
-use crate::table::{ITEM_VERSION, Item, Stored, Table, json, n, s, seconds};
+use crate::table::{Item, Stored, Table, json, n, s, seconds};
 use crate::transaction::BUILT;
 
 /// The parts of a record that no claim changes.
@@ -50,7 +50,7 @@ pub(super) fn item(record: &Record) -> Item {
     item_of(
         &keys::record(&record.id),
         [
-            ("v", Some(n(ITEM_VERSION))),
+            ("v", Some(n(ItemKind::Record.version()))),
             ("rev", Some(n(record.revision))),
             ("gen", Some(n(record.generation))),
             ("state_name", Some(s(record.state.name().as_str()))),
@@ -90,7 +90,7 @@ pub(super) fn decode(stored: &Stored) -> Result<Record, Fault> {
 }
 
 pub(super) async fn load(table: &Table, id: &InstanceId) -> Result<Option<Record>, Fault> {
-    let stored = table.get(&keys::record(id), true).await?;
+    let stored = table.get(ItemKind::Record, &keys::record(id), true).await?;
     stored.as_ref().map(decode).transpose()
 }
 
@@ -116,7 +116,7 @@ pub(super) async fn claim(table: &Table, write: &ClaimWrite) -> Result<Written<R
         .set_key(Some(keys::record(&write.id).attributes()))
         .update_expression(CLAIMED)
         .condition_expression(CLAIMABLE)
-        .expression_attribute_values(":v", n(ITEM_VERSION))
+        .expression_attribute_values(":v", n(ItemKind::Record.version()))
         .expression_attribute_values(":idle", s(StateName::Idle.as_str()))
         .expression_attribute_values(":seen", n(write.seen))
         .expression_attribute_values(":too_close", n(write.at.after(write.margin).as_millis()))
@@ -132,7 +132,10 @@ pub(super) async fn claim(table: &Table, write: &ClaimWrite) -> Result<Written<R
         .send()
         .await;
     match answer {
-        Ok(done) => decode(&Stored::new(done.attributes.unwrap_or_default())?).map(Written::Won),
+        Ok(done) => {
+            let item = done.attributes.unwrap_or_default();
+            decode(&Stored::new(ItemKind::Record, item)?).map(Written::Won)
+        }
         Err(error) => judge(&error).written(),
     }
 }
@@ -184,25 +187,25 @@ pub(super) fn replacing(table: &Table, seen: Revision, next: &Record) -> Put {
         .expect(BUILT)
 }
 
-pub(super) async fn owned_by(table: &Table, owner: &Owner) -> Result<Vec<Record>, Fault> {
-    list(table, &keys::held_by(owner)).await
+pub(super) async fn owned_by(table: &Table, owner: &Owner) -> Result<Listing<Record>, Fault> {
+    listing::everything(table, Kind::Record, &keys::held_by(owner), decode).await
 }
 
 /// Oldest first.
-pub(super) async fn idle_in(table: &Table, class: &ClassName) -> Result<Vec<Advert>, Fault> {
-    let records = list(table, &keys::idle_in(class)).await?;
-    Ok(records.iter().filter_map(Record::advert).collect())
+pub(super) async fn idle_in(table: &Table, class: &ClassName) -> Result<Listing<Advert>, Fault> {
+    let range = keys::idle_in(class);
+    let records = listing::everything(table, Kind::Record, &range, decode).await?;
+    Ok(records.filter_map(|record| record.advert()))
 }
 
-pub(super) async fn standing_by(table: &Table, pool: &PoolName) -> Result<Vec<Record>, Fault> {
-    let mut records = list(table, &keys::standing_by(pool)).await?;
-    records.retain(|record| record.state.is_live());
-    Ok(records)
+pub(super) async fn standing_by(table: &Table, pool: &PoolName) -> Result<Listing<Record>, Fault> {
+    let range = keys::standing_by(pool);
+    let records = listing::everything(table, Kind::Record, &range, decode).await?;
+    Ok(records.filter_map(if_live))
 }
 
-async fn list(table: &Table, range: &keys::Range) -> Result<Vec<Record>, Fault> {
-    let found = listing::everything(table, Kind::Record, range).await?;
-    found.iter().map(decode).collect()
+fn if_live(record: Record) -> Option<Record> {
+    record.state.is_live().then_some(record)
 }
 
 /// Earliest first.
@@ -223,11 +226,11 @@ async fn sweep(
     range: keys::Range,
     after: Option<&str>,
 ) -> Result<Page<Record>, Fault> {
-    let found = listing::page(table, Kind::Record, range, after, Freshness::Sweep).await?;
-    let records: Result<Vec<Record>, Fault> = found.items.iter().map(decode).collect();
+    let place = (after, Freshness::Sweep);
+    let found = listing::page(table, Kind::Record, range, place, decode).await?;
     // The index may lag: drop records that have ended since.
-    let items = records?.into_iter().filter(|record| record.state.is_live()).collect();
-    Ok(Page { items, next: found.next })
+    let (records, next) = found.split();
+    Ok(Page::of(records.filter_map(if_live), next))
 }
 
 #[cfg(test)]
@@ -271,7 +274,7 @@ mod tests {
     fn an_idle_record_matches_its_fixture() {
         let file = include_str!("../../fixtures/v1/record-idle.json");
         is_written_as(&item(&idle()), file);
-        assert_eq!(decode(&stored(file)).unwrap(), idle());
+        assert_eq!(decode(&stored(ItemKind::Record, file)).unwrap(), idle());
     }
 
     #[test]
@@ -288,8 +291,11 @@ mod tests {
             },
             ..idle()
         };
-        assert_eq!(decode(&stored(file)).unwrap(), claimed);
-        assert_eq!(decode(&Stored::new(item(&claimed)).unwrap()).unwrap(), claimed);
+        assert_eq!(decode(&stored(ItemKind::Record, file)).unwrap(), claimed);
+        assert_eq!(
+            decode(&Stored::new(ItemKind::Record, item(&claimed)).unwrap()).unwrap(),
+            claimed
+        );
     }
 
     /// A write unit is one kibibyte; every write of a larger record costs two.

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 
 use aws_sdk_dynamodb::types::Put;
 use bullpen_core::ids::{JobId, Repository, Revision};
-use bullpen_core::ports::{Fault, JobRow, Page, RowSwap, WaitingAt, Written};
+use bullpen_core::ports::{Fault, ItemKind, JobRow, Page, RowSwap, WaitingAt, Written};
 use bullpen_core::time::Timestamp;
 use futures_util::future::try_join_all;
 
 use super::keys::{self, Kind, SHARDS};
 use super::listing::{self, Freshness};
 use super::write::{item_of, landed, put};
-use crate::table::{ITEM_VERSION, Item, Stored, Table, n, s, seconds};
+use crate::table::{Item, Stored, Table, n, s, seconds};
 use crate::transaction::BUILT;
 
 fn item(row: &JobRow) -> Item {
@@ -21,7 +21,7 @@ fn item(row: &JobRow) -> Item {
     item_of(
         &keys::row(&row.job),
         [
-            ("v", Some(n(ITEM_VERSION))),
+            ("v", Some(n(ItemKind::Row.version()))),
             ("rev", Some(n(row.revision))),
             ("body_doc", Some(s(&row.body))),
             ("lane_name", waiting.map(|at| s(&at.lane))),
@@ -53,7 +53,7 @@ fn decode(stored: &Stored) -> Result<JobRow, Fault> {
 }
 
 pub(super) async fn load(table: &Table, job: &JobId) -> Result<Option<JobRow>, Fault> {
-    let stored = table.get(&keys::row(job), true).await?;
+    let stored = table.get(ItemKind::Row, &keys::row(job), true).await?;
     stored.as_ref().map(decode).transpose()
 }
 
@@ -113,11 +113,11 @@ pub(super) async fn waiting(
     after: Option<&str>,
 ) -> Result<Page<JobRow>, Fault> {
     let range = keys::waiting_at(at);
-    let found = listing::page(table, Kind::Row, range, after, Freshness::Directory).await?;
-    let rows: Result<Vec<JobRow>, Fault> = found.items.iter().map(decode).collect();
+    let place = (after, Freshness::Directory);
+    let (rows, next) = listing::page(table, Kind::Row, range, place, decode).await?.split();
     // Drop rows that have left this lane since the index was read.
-    let items = rows?.into_iter().filter(|row| row.waiting.as_ref() == Some(at)).collect();
-    Ok(Page { items, next: found.next })
+    let waits = |row: JobRow| (row.waiting.as_ref() == Some(at)).then_some(row);
+    Ok(Page::of(rows.filter_map(waits), next))
 }
 
 /// Earliest first.
@@ -127,11 +127,10 @@ pub(super) async fn due(
     after: Option<&str>,
 ) -> Result<Page<JobRow>, Fault> {
     let range = keys::due_by(before);
-    let found = listing::page(table, Kind::Row, range, after, Freshness::Sweep).await?;
-    let rows: Result<Vec<JobRow>, Fault> = found.items.iter().map(decode).collect();
-    let is_due = |row: &JobRow| row.next_look.is_some_and(|look| look <= before);
-    let items = rows?.into_iter().filter(is_due).collect();
-    Ok(Page { items, next: found.next })
+    let place = (after, Freshness::Sweep);
+    let (rows, next) = listing::page(table, Kind::Row, range, place, decode).await?.split();
+    let is_due = |row: JobRow| row.next_look.is_some_and(|look| look <= before).then_some(row);
+    Ok(Page::of(rows.filter_map(is_due), next))
 }
 
 #[cfg(test)]
@@ -151,6 +150,6 @@ mod tests {
             forget_at: Timestamp::from_millis(1_768_809_600_123),
         };
         is_written_as(&item(&row), file);
-        assert_eq!(decode(&stored(file)).unwrap(), row);
+        assert_eq!(decode(&stored(ItemKind::Row, file)).unwrap(), row);
     }
 }

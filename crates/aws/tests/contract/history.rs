@@ -49,10 +49,10 @@ async fn swept(page_after: impl AsyncFn(Option<&str>) -> Result<Page<Record>, Fa
 async fn costs(ledger: &DynamoLedger<ManualClock>, world: &World) -> [(&'static str, Cost); 6] {
     let (now, later) = (world.clock.now(), world.clock.now().after(HOUR * 2));
     let owned = async |job: &str| {
-        ledger.owned_by(&Owner::Job(job.into())).await.expect("a call without faults").len()
+        ledger.owned_by(&Owner::Job(job.into())).await.expect("a call without faults").items.len()
     };
     let idle =
-        async { ledger.idle_in(&"large".into()).await.expect("a call without faults").len() };
+        async { ledger.idle_in(&"large".into()).await.expect("a call without faults").items.len() };
     let due_now = swept(async |after| ledger.due(now, after).await);
     let due_later = swept(async |after| ledger.due(later, after).await);
     [

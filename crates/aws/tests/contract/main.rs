@@ -25,7 +25,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bullpen_aws::{DynamoLedger, DynamoMailbox, SqsQueues, StackName, setup};
 use bullpen_core::ids::MailboxKey;
-use bullpen_core::ports::Clock;
+use bullpen_core::ports::{Clock, ItemKind};
 use bullpen_faulty::Proxy;
 use bullpen_sim::clock::ManualClock;
 use bullpen_sim::model::mailbox::Forgery;
@@ -198,6 +198,59 @@ async fn forge_report(on: &World, key: &MailboxKey, forged: &Forgery) {
     }
 }
 
+/// Writes an item as a newer program would: one version and one revision later.
+async fn make_unreadable(on: &World, kind: ItemKind, key: &str) {
+    let client = Client::new(&on.account.config(None).await);
+    let (letter, name) = match kind {
+        ItemKind::Record => ("i#", key),
+        ItemKind::Intent => ("n#", key),
+        ItemKind::Row => ("j#", key),
+        ItemKind::Document => {
+            let (collection, name) = key.split_once('/').expect("a collection and a name");
+            (&*format!("d#{collection}"), name)
+        }
+        other => panic!("the suite has no case for a {other}"),
+    };
+    let (text, number) = (
+        |text: &str| AttributeValue::S(text.to_owned()),
+        |number: u32| AttributeValue::N(number.to_string()),
+    );
+    let found = client
+        .scan()
+        .table_name(on.stack.state_table())
+        .filter_expression("begins_with(pk, :letter) AND sk = :name")
+        .expression_attribute_values(":letter", text(letter))
+        .expression_attribute_values(":name", text(name))
+        .send()
+        .await
+        .expect("the table is ours");
+    let found = found.items.unwrap_or_default();
+    assert_eq!(found.len(), 1, "{kind} {key}");
+    client
+        .update_item()
+        .table_name(on.stack.state_table())
+        .key("pk", found[0]["pk"].clone())
+        .key("sk", text(name))
+        .update_expression("SET v = :newer, rev = rev + :one")
+        .expression_attribute_values(":newer", number(kind.version() + 1))
+        .expression_attribute_values(":one", number(1))
+        .send()
+        .await
+        .expect("the table is ours");
+}
+
+macro_rules! has_unreadable_items {
+    ($harness:ident) => {
+        impl bullpen_sim::contract::ledger::LedgerHarness for $harness {
+            async fn make_unreadable(&self, kind: bullpen_core::ports::ItemKind, key: &str) {
+                $crate::make_unreadable(&self.world, kind, key).await;
+            }
+        }
+    };
+}
+
+use has_unreadable_items;
+
 macro_rules! forges_reports {
     ($harness:ident) => {
         impl bullpen_sim::contract::mailbox::MailboxHarness for $harness {
@@ -217,6 +270,7 @@ use forges_reports;
 on_aws!(Ledger, DynamoLedger<ManualClock>, false, ROUNDS, with_tables, |config, on| {
     DynamoLedger::new(config, &on.stack, Arc::clone(&on.clock))
 });
+has_unreadable_items!(Ledger);
 // Weak, because nothing wakes a waiting agent.
 on_aws!(Mailbox, DynamoMailbox<ManualClock>, true, ROUNDS, with_tables, |config, on| {
     DynamoMailbox::new(config, &on.stack, Arc::clone(&on.clock))

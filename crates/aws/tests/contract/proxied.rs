@@ -11,7 +11,7 @@ use bullpen_faulty::{Plan, Proxy};
 use bullpen_sim::clock::ManualClock;
 
 use crate::emulator::{self, Service};
-use crate::{forges_reports, on_aws};
+use crate::{forges_reports, has_unreadable_items, on_aws};
 
 /// Fewer rounds than without the proxy: it is the same code.
 const ROUNDS: u32 = 10;
@@ -62,6 +62,7 @@ on_aws!(
     with_tables_behind_a_proxy,
     |config, on| DynamoMailbox::new(config, &on.stack, Arc::clone(&on.clock))
 );
+has_unreadable_items!(Ledger);
 forges_reports!(Mailbox);
 on_aws!(Queues, SqsQueues, false, ROUNDS, without_tables_behind_a_proxy, |config, on| {
     SqsQueues::new(config, &on.stack)

@@ -153,7 +153,7 @@ fn a_refusal_without_a_machine_does_not_apply_to_the_whole_batch() {
         };
         world.admin().refuse(unnamed("CreateTags"));
         fleet.tag(&all, Tag::JobStarted).await.expect("no error");
-        let tagged = fleet.describe(&all).await.expect("an answer");
+        let tagged = fleet.describe(&all).await.expect("an answer").items;
         assert!(tagged.iter().all(|machine| machine.tags.job_started), "{tagged:?}");
         world.admin().refuse(unnamed("StopInstances"));
         fleet.stop(&world.orders(&all)).await.expect("no error");
@@ -192,7 +192,7 @@ fn an_unknown_machine_does_not_keep_the_others_from_being_tagged() {
             .tag(&[&all[..1], &[unknown()], &all[1..]].concat(), Tag::JobStarted)
             .await
             .expect("no error");
-        let tagged = fleet.describe(&all).await.expect("an answer");
+        let tagged = fleet.describe(&all).await.expect("an answer").items;
         assert!(tagged.iter().all(|machine| machine.tags.job_started), "{tagged:?}");
         assert_eq!(world.calls("CreateTags"), 2);
     });

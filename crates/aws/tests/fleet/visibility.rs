@@ -22,10 +22,10 @@ fn a_machine_that_ec2_does_not_show_yet_is_no_error_and_appears_later() {
         let unseen = fleet.launch(&request("n-2", 2)).await.expect("EC2 has capacity").machines;
         let (seen, unseen) = (ids(&seen), ids(&unseen));
         let all = [&seen[..], &unseen].concat();
-        let described = fleet.describe(&all).await.expect("no error");
+        let described = fleet.describe(&all).await.expect("no error").items;
         assert_eq!(ids(&described), seen, "EC2 does not show the others yet");
-        assert_eq!(fleet.describe(&unseen).await, Ok(Vec::new()));
-        assert_eq!(ids(&fleet.list().await.expect("no error")), seen);
+        assert_eq!(fleet.describe(&unseen).await, Ok(Vec::new().into()));
+        assert_eq!(ids(&fleet.list().await.expect("no error").items), seen);
         fleet.tag(&all, Tag::JobStarted).await.expect("no error");
         fleet.terminate(&unseen).await.expect("no error");
         fleet.stop(&world.orders(&unseen)).await.expect("no error");
@@ -34,7 +34,7 @@ fn a_machine_that_ec2_does_not_show_yet_is_no_error_and_appears_later() {
             assert_eq!(seen.contains(id), *answer == StartOutcome::Starting, "{id}: {answer:?}");
         }
         world.advance(minute);
-        let described = fleet.describe(&all).await.expect("an answer");
+        let described = fleet.describe(&all).await.expect("an answer").items;
         assert_eq!(set(&ids(&described)), set(&all));
         assert!(described.iter().all(|machine| machine.state != MachineState::Gone));
         let tagged =
@@ -64,8 +64,8 @@ fn the_fleet_ignores_machines_of_other_stacks_and_without_an_intent() {
         let fleet = world.fleet();
         let ours = ids(&fleet.launch(&request("n-1", 1)).await.expect("EC2 has capacity").machines);
         assert_ne!(ours[0], theirs, "two stacks may use the same intent id");
-        assert_eq!(ids(&fleet.list().await.expect("an answer")), ours);
+        assert_eq!(ids(&fleet.list().await.expect("an answer").items), ours);
         let all = [ours[0].clone(), theirs, by_hand];
-        assert_eq!(ids(&fleet.describe(&all).await.expect("an answer")), ours);
+        assert_eq!(ids(&fleet.describe(&all).await.expect("an answer").items), ours);
     });
 }

@@ -14,6 +14,7 @@ use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::RunnerGroup;
 use bullpen_core::isolation::SHARED_NETWORK;
 use bullpen_core::ports::{Fault, Forge as _, Ports};
+use bullpen_engine::unreadable;
 use bullpen_github::version_of;
 use serde_json::json;
 
@@ -196,7 +197,19 @@ impl Command for PortChecks {
         checks.extend(installed(&runtime).await);
         checks.extend(hooks(&runtime).await);
         checks.push(version(&runtime, archive).await);
+        checks.extend(stored(&runtime).await);
         checks
+    }
+}
+
+/// The stored items that this version cannot read, one check for each.
+async fn stored<P: Ports<Forge = GithubAccess>>(runtime: &Runtime<P>) -> Vec<Check> {
+    match unreadable::find(&runtime.stack).await {
+        Ok(items) => verdict::stored(&items),
+        Err(fault) => vec![Check {
+            name: verdict::STORED.to_owned(),
+            verdict: verdict::Verdict::Unknown(fault.to_string()),
+        }],
     }
 }
 

@@ -5,6 +5,7 @@
 #[cfg(feature = "aws")]
 use std::time::Duration;
 
+use bullpen_core::ports::{ItemKind, Unreadable};
 use bullpen_github::AppStanding;
 
 use crate::exit::Exit;
@@ -74,6 +75,41 @@ impl Check {
 pub(super) fn worst(checks: &[Check]) -> Exit {
     let failed = checks.iter().any(|check| matches!(check.verdict, Verdict::Failed(..)));
     if failed { Exit::Failed } else { Exit::Done }
+}
+
+/// The name of the check of stored items.
+pub(super) const STORED: &str = "stored items";
+/// How many unreadable items the doctor names one by one.
+const NAMED_MAX: usize = 20;
+
+/// Names the stored items that this version cannot read, and what to do about each.
+pub(super) fn stored(items: &[Unreadable]) -> Vec<Check> {
+    if items.is_empty() {
+        return vec![Check::fine(STORED, "this version can read all that it looks at")];
+    }
+    let named = items.iter().take(NAMED_MAX).map(|item| {
+        let Unreadable { kind, key, version, why } = item;
+        let version = version.as_deref().unwrap_or("unknown");
+        let then = match kind {
+            ItemKind::Report => {
+                "a newer agent or a job with root wrote it: its machine counts as silent, and ends with its owner"
+            }
+            _ if item.is_newer() => {
+                "a newer version wrote it: upgrade this replica, or wait until a newer one deals with it; it stays as it is"
+            }
+            _ => "it stays as it is, and everything else goes on: repair it in the store, or remove it there once nothing needs it",
+        };
+        Check::warning(format!("{kind} {key}"), format!("version {version}, unreadable: {why}"), then)
+    });
+    let more = items.len().saturating_sub(NAMED_MAX);
+    let rest = (more > 0).then(|| {
+        Check::warning(
+            STORED,
+            format!("{more} more are unreadable"),
+            "see the advice for the others",
+        )
+    });
+    named.chain(rest).collect()
 }
 
 /// Whether each App is installed only on the owner's account. An enterprise's account has no name.
@@ -192,6 +228,29 @@ mod tests {
         let warned = [Check::fine("a", "b"), Check::warning("a", "b", "c")];
         assert_eq!(worst(&warned), Exit::Done);
         assert_eq!(worst(&[Check::failed("a", "b", "c")]), Exit::Failed);
+    }
+
+    #[test]
+    fn each_unreadable_item_is_named_with_its_version_and_advice() {
+        let item = |key: usize, version: Option<&str>| Unreadable {
+            kind: ItemKind::Row,
+            key: key.to_string(),
+            version: version.map(str::to_owned),
+            why: "no such shape".to_owned(),
+        };
+        assert!(matches!(&stored(&[])[..], [Check { verdict: Verdict::Fine(_), .. }]));
+        let checks = stored(&[item(71, Some("9")), item(72, None)]);
+        let (word, what, then) = checks[0].verdict.parts();
+        assert_eq!((checks[0].name.as_str(), word), ("row 71", "warning"));
+        assert_eq!(what, "version 9, unreadable: no such shape");
+        assert!(then.is_some_and(|then| then.contains("upgrade this replica")), "{then:?}");
+        let (_, what, then) = checks[1].verdict.parts();
+        assert_eq!(what, "version unknown, unreadable: no such shape");
+        assert!(then.is_some_and(|then| then.contains("repair it")), "{then:?}");
+        let many: Vec<Unreadable> = (0..NAMED_MAX + 3).map(|key| item(key, None)).collect();
+        let checks = stored(&many);
+        assert_eq!(checks.len(), NAMED_MAX + 1);
+        assert_eq!(checks[NAMED_MAX].verdict.parts().1, "3 more are unreadable");
     }
 
     #[test]

@@ -376,10 +376,10 @@ async fn read_documents(ledger: &impl Ledger, clock: &SystemClock) -> Result<Vec
                 tracing::debug!(%fault, "reading the documents again");
                 clock.sleep(Duration::from_millis(wait_ms)).await;
             }
-            answer => return answer,
+            answer => return answer?.complete(),
         }
     }
-    ledger.documents(COLLECTION).await
+    ledger.documents(COLLECTION).await?.complete()
 }
 
 /// The tokens that `refresh` kept; `None` if the role may not read them. Older versions stored them

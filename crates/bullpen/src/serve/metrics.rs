@@ -85,6 +85,11 @@ struct ByAction {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfQueue {
     queue: String,
 }
@@ -105,6 +110,7 @@ pub(super) struct Metrics {
     promised: Family<Promised, Gauge>,
     actions: Family<ByAction, Counter>,
     unreadable: Counter,
+    unreadable_items: Family<OfKind, Counter>,
     /// When the stack's gauges were read last, by the process's monotonic clock.
     looked: Mutex<Option<Duration>>,
 }
@@ -131,6 +137,7 @@ impl Metrics {
             promised: Family::default(),
             actions: Family::default(),
             unreadable: Counter::default(),
+            unreadable_items: Family::default(),
             looked: Mutex::default(),
         };
         metrics.register();
@@ -164,6 +171,9 @@ impl Metrics {
         known.register("pool_actions", help, self.actions.clone());
         let help = "Reads of a machine's report that found something else, and counted it as none";
         known.register("reports_unreadable", help, self.unreadable.clone());
+        let help =
+            "Reads of the store that found an item which this version cannot read, by its kind";
+        known.register("items_unreadable", help, self.unreadable_items.clone());
     }
 
     /// Counts an answer to a delivery.
@@ -224,6 +234,11 @@ impl Metrics {
         // Only this function counts here, so the difference is what came since the last time.
         let reads = stack.unreadable_reports.reads();
         self.unreadable.inc_by(reads.saturating_sub(self.unreadable.get()));
+        for (kind, reads) in stack.unreadable_items.reads() {
+            let of = OfKind { kind: kind.name() };
+            let counted = self.unreadable_items.get_or_create(&of);
+            counted.inc_by(reads.saturating_sub(counted.get()));
+        }
         let mut all = String::new();
         // Writing into a text does not fail.
         let _ = text::encode(&mut all, &self.registry);

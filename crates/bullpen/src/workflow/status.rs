@@ -101,7 +101,7 @@ async fn read<P: Ports>(runtime: &Runtime<P>) -> Result<StackStatus, Fault> {
     let stack = &runtime.stack;
     let mut records = live_records(stack).await?;
     records.sort_by(|one, other| one.id.cmp(&other.id));
-    let machines = stack.ports.fleet().list().await?;
+    let machines = stack.readable(stack.ports.fleet().list().await?);
     let machines = machines
         .into_iter()
         .filter(|machine| machine.state != MachineState::Gone)

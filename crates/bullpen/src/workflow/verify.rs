@@ -73,7 +73,7 @@ pub(crate) async fn findings<P: Ports>(stack: &Stack<P>) -> Result<(usize, Vec<V
     // Records first: a launch in between then only adds a machine.
     let records = live_records(stack).await?;
     let intents = open_intents(stack).await?;
-    let machines = stack.ports.fleet().list().await?;
+    let machines = stack.readable(stack.ports.fleet().list().await?);
     let world = StackSnapshot {
         now: stack.now(),
         records: &records,
@@ -101,13 +101,15 @@ async fn unlisted<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Option<
     };
     if let Some(owner) = record.state.listed_under() {
         let owned = ledger.owned_by(owner).await?;
-        if !owned.iter().any(|listed| listed.id == record.id) && is_as_read(stack, record).await? {
+        if !owned.items.iter().any(|listed| listed.id == record.id)
+            && is_as_read(stack, record).await?
+        {
             return Ok(Some(missing("owner")));
         }
     }
     if record.advert().is_some() {
         let idle = ledger.idle_in(&record.facts.class).await?;
-        let listed: BTreeSet<&InstanceId> = idle.iter().map(|advert| &advert.id).collect();
+        let listed: BTreeSet<&InstanceId> = idle.items.iter().map(|advert| &advert.id).collect();
         if !listed.contains(&record.id) && is_as_read(stack, record).await? {
             return Ok(Some(missing("class")));
         }

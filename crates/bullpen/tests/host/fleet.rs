@@ -48,7 +48,7 @@ impl Host {
     async fn is(&self, wanted: MachineState) {
         let id = std::slice::from_ref(&self.id);
         until("state", async || {
-            let seen = self.fleet.describe(id).await.expect("the files are there");
+            let seen = self.fleet.describe(id).await.expect("the files are there").items;
             (seen.first()?.state == wanted).then_some(())
         })
         .await;

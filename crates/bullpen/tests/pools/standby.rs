@@ -124,7 +124,7 @@ impl World {
         let mut standing = Standing::default();
         if self.on_files {
             let records = self.ledger().standing_by(&PoolName::new(pool)).await;
-            for record in records.expect("it is readable") {
+            for record in records.expect("it is readable").items {
                 let tier = match record.state {
                     State::Idle { tier, .. } => Some(tier),
                     _ => None,

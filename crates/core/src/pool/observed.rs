@@ -102,6 +102,8 @@ pub struct BootFailure {
 pub struct ObservedPool {
     /// Its machines, in every live state.
     pub instances: Vec<PoolMachine>,
+    /// How many live machines it has whose records this program cannot read.
+    pub unreadable: usize,
     /// Launches that may still bring machines.
     pub launches: Vec<Intent>,
     /// The last failed boots, those of other specifications too.

@@ -171,6 +171,12 @@ impl<'o> Allotment<'o> {
             allotted.hot += places.hot;
             allotted.stopped += places.stopped;
         }
+        // A machine with an unreadable record may be of either kind. It takes a place that is left,
+        // so that no machine is launched in its stead, and none ends because of it.
+        let unreadable = if sabotage!("the-unreadable-is-gone") { 0 } else { observed.unreadable };
+        let places = open.take(Usage::OnDemand, unreadable);
+        allotted.hot += places.hot;
+        allotted.stopped += places.stopped;
         allotted
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Fault;
+use super::{Fault, Listing};
 use crate::class::{Architecture, Usage};
 use crate::creation::{LaunchRequest, Offering};
 use crate::ids::{
@@ -135,7 +135,9 @@ pub struct StopOrder {
 /// machines and launches no more. `start`, `terminate` and `tag` succeed if there is nothing to do.
 /// The adapter sends `stop` at most once per call and never retries it. A fleet that has a clock
 /// refuses an order past its `until` with [`Fault::Denied`]; a fleet that remembers operations
-/// executes each once.
+/// executes each once. A fleet that keeps files of its machines may be unable to read one: `list`
+/// and `describe` name it by its id, and it is not gone; `stop`, `terminate` and `tag` do their
+/// work for the other machines, and then answer [`Fault::Unreadable`].
 ///
 /// Weak arm: `list` and `describe` may miss a machine for a while after its launch returned; states
 /// lag; a call whose answer was lost may land, and may land late.
@@ -164,7 +166,7 @@ pub trait Fleet: Send + Sync {
     fn tag(&self, ids: &[InstanceId], tag: Tag) -> impl Future<Output = Result<(), Fault>> + Send;
     /// Every machine with this stack's tag, all pages, whether the ledger has a record of it or
     /// not.
-    fn list(&self) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send;
+    fn list(&self) -> impl Future<Output = Result<Listing<Machine>, Fault>> + Send;
     /// How long after its launch a machine may be missing from `list`.
     fn shows_within(&self) -> Duration {
         Duration::ZERO
@@ -173,5 +175,5 @@ pub trait Fleet: Send + Sync {
     fn describe(
         &self,
         ids: &[InstanceId],
-    ) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send;
+    ) -> impl Future<Output = Result<Listing<Machine>, Fault>> + Send;
 }

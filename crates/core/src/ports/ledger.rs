@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use super::{Fault, Written};
+use super::{Fault, Listing, Page, Written};
 use crate::creation::{Ceiling, CeilingReached, Intent, Scope};
 use crate::ids::{
     ClaimId, ClassName, Generation, InstanceId, IntentId, JobId, LeaseName, PoolName, Repository,
@@ -102,15 +102,6 @@ pub struct Document {
     pub forget_at: Option<Timestamp>,
 }
 
-/// One page of a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page<T> {
-    /// The page's entries.
-    pub items: Vec<T>,
-    /// The token of the next page; `None` on the last.
-    pub next: Option<String>,
-}
-
 /// Two running records that exchange owners, with the rows of both jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
@@ -140,6 +131,9 @@ pub struct RowSwap {
 /// - Directories never miss an entry. They may list too much: an entry whose record has changed
 ///   since, in its present state (`owned_by`, `standing_by`) or as it was advertised (`idle_in`).
 ///   Callers check each entry, and the conditional write decides.
+/// - A listing returns the items that it can read and names the others ([`Listing`], [`Page`]): an
+///   unreadable item hides no other, and takes no page's token. Its own read by key is
+///   [`Fault::Unreadable`], and no write changes it or removes it. It counts in its scopes.
 /// - `reserve` and `record` return their result in [`Written::Won`] and never answer
 ///   [`Written::Lost`].
 /// - `replace` never stores a tombstone; only `bury` does, because it also returns a reservation.
@@ -189,15 +183,20 @@ pub trait Ledger: Send + Sync {
     fn swap(&self, swap: &Swap) -> impl Future<Output = Result<Written<()>, Fault>> + Send;
 
     /// Every instance that this owner holds or is giving back, in every live state.
-    fn owned_by(&self, owner: &Owner) -> impl Future<Output = Result<Vec<Record>, Fault>> + Send;
+    fn owned_by(
+        &self,
+        owner: &Owner,
+    ) -> impl Future<Output = Result<Listing<Record>, Fault>> + Send;
     /// The idle, shared instances of this class, oldest first.
-    fn idle_in(&self, class: &ClassName)
-    -> impl Future<Output = Result<Vec<Advert>, Fault>> + Send;
+    fn idle_in(
+        &self,
+        class: &ClassName,
+    ) -> impl Future<Output = Result<Listing<Advert>, Fault>> + Send;
     /// Every live instance that this pool launched.
     fn standing_by(
         &self,
         pool: &PoolName,
-    ) -> impl Future<Output = Result<Vec<Record>, Fault>> + Send;
+    ) -> impl Future<Output = Result<Listing<Record>, Fault>> + Send;
 
     /// Sweep: live records that must be examined by `before` ([`crate::instance::State::look_at`]),
     /// earliest first.
@@ -289,5 +288,5 @@ pub trait Ledger: Send + Sync {
     fn documents(
         &self,
         collection: &str,
-    ) -> impl Future<Output = Result<Vec<Document>, Fault>> + Send;
+    ) -> impl Future<Output = Result<Listing<Document>, Fault>> + Send;
 }

@@ -18,6 +18,7 @@ mod fleet;
 mod forge;
 mod job_forge;
 mod ledger;
+mod listing;
 mod mailbox;
 mod queue;
 mod site;
@@ -26,8 +27,9 @@ pub use fleet::{Fleet, Launched, Machine, MachineState, StartOutcome, StopOrder,
 pub use forge::{Forge, Runner, RunnerSpec, RunnerTokens};
 pub use job_forge::{FileRead, JobForge, LostDelivery, Notice};
 pub use ledger::{
-    ClaimWrite, Document, JobRow, Ledger, Page, Recorded, Reserved, RowSwap, Swap, WaitingAt,
+    ClaimWrite, Document, JobRow, Ledger, Recorded, Reserved, RowSwap, Swap, WaitingAt,
 };
+pub use listing::{ItemKind, Listing, Page, Unreadable, read_text};
 pub use mailbox::{Consistency, Mailbox};
 pub use queue::{Delivery, Depth, Fifo, Outgoing, QueueKind, QueueSpec, Queues};
 pub use site::{LearnedSite, Site};

@@ -11,9 +11,10 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use bullpen_core::ids::InstanceId;
+use bullpen_core::ports::{ItemKind, Unreadable};
 use bullpen_core::time::Timestamp;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::record::{BootFile, MachineFile};
 use bullpen_agent::machine::{ENDS_BY, USER_DATA};
@@ -73,6 +74,24 @@ impl MachineDirectory {
     /// leave an empty file, which also counts as `None`: its machine died with the host.
     pub(super) fn record(&self) -> io::Result<Option<MachineFile>> {
         read(&self.machine_file())
+    }
+
+    /// The machine, if one of its files cannot be read.
+    pub(super) fn unreadable(&self, error: &io::Error) -> Unreadable {
+        /// The part of every version of the file.
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: serde_json::Value,
+        }
+        let versioned = fs::read(self.machine_file()).ok();
+        let versioned = versioned.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let name = self.path.file_name().unwrap_or_default();
+        Unreadable {
+            kind: ItemKind::Machine,
+            key: name.to_string_lossy().into_owned(),
+            version: versioned.map(|Versioned { version }| version.to_string()),
+            why: format!("{}: {error}; the file was not changed", self.machine_file().display()),
+        }
     }
 
     pub(super) fn write_record(&self, record: &MachineFile) -> io::Result<()> {

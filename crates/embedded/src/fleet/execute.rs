@@ -14,7 +14,8 @@ use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, IntentId};
 use bullpen_core::ports::{
-    Clock, Fault, Launched, Machine, MachineState, StartOutcome, StopOrder, Tags,
+    Clock, Fault, Launched, Listing, Machine, MachineState, StartOutcome, StopOrder, Tags,
+    Unreadable,
 };
 use bullpen_core::request::TypePattern;
 use bullpen_core::time::Timestamp;
@@ -43,6 +44,8 @@ impl<C: Clock> Machines<C> {
             if let Some(known) = read(&path)? {
                 return self.answer(&known);
             }
+            // An open launch that this program cannot read must not be overwritten.
+            let _: Option<LaunchRecord> = read(&self.launching())?;
             let record = self.plan_launch(request)?;
             self.forget_launches(record.at);
             let launching = self.launching();
@@ -56,7 +59,7 @@ impl<C: Clock> Machines<C> {
     }
 
     pub(super) fn plan_launch(&self, request: &LaunchRequest) -> Result<LaunchRecord, Fault> {
-        let seen = self.repair(None)?;
+        let Listing { items: seen, unreadable } = self.repair(None)?;
         self.remove_unrecorded(&seen)?;
         let capacity = lock(&self.capacity).clone();
         let up: Vec<Offering> = seen
@@ -64,7 +67,8 @@ impl<C: Clock> Machines<C> {
             .filter(|machine| machine.is_up())
             .map(|machine| machine.record.facts.offering())
             .collect();
-        let free = free_places(capacity.machines_max, up.len());
+        // An unreadable machine may be up, so it keeps its place.
+        let free = free_places(capacity.machines_max, up.len() + unreadable.len());
         let mut in_use: BTreeMap<Offering, u32> = BTreeMap::new();
         for offering in up {
             *in_use.entry(offering).or_default() += 1;
@@ -195,7 +199,7 @@ impl<C: Clock> Machines<C> {
             return Err(Fault::NoCapacity);
         }
         let ids: Vec<InstanceId> = record.machines.iter().map(|facts| facts.id.clone()).collect();
-        let seen = self.repair(Some(&ids))?;
+        let seen = self.repair(Some(&ids))?.items;
         let now = |facts: &MachineFacts| {
             let found = seen.iter().find(|machine| machine.record.facts.id == facts.id);
             found.map_or_else(
@@ -235,15 +239,15 @@ impl<C: Clock> Machines<C> {
         ids: &[InstanceId],
     ) -> Result<Vec<(InstanceId, StartOutcome)>, Fault> {
         self.exclusively(|| {
-            let mut seen = self.repair(None)?;
+            let Listing { items: mut seen, unreadable } = self.repair(None)?;
             let capacity = lock(&self.capacity).clone();
-            let up = seen.iter().filter(|machine| machine.is_up()).count();
+            let up = seen.iter().filter(|machine| machine.is_up()).count() + unreadable.len();
             let mut free = free_places(capacity.machines_max, up);
             let mut answers = Vec::new();
             for id in ids {
                 let found = seen.iter_mut().find(|machine| machine.record.facts.id == *id);
                 let answer = match found {
-                    None => StartOutcome::Failed(Fault::NotFound),
+                    None => StartOutcome::Failed(why_not_started(&unreadable, id)),
                     Some(machine) => match machine.state {
                         MachineState::Pending | MachineState::Running => StartOutcome::Starting,
                         MachineState::Stopping | MachineState::Gone => {
@@ -279,7 +283,7 @@ impl<C: Clock> Machines<C> {
     pub(super) fn stop(&self, orders: &[StopOrder]) -> Result<(), Fault> {
         self.exclusively(|| {
             let ids: Vec<InstanceId> = orders.iter().map(|order| order.id.clone()).collect();
-            let mut seen = self.repair(Some(&ids))?;
+            let Listing { items: mut seen, unreadable } = self.repair(Some(&ids))?;
             // Read after the wait for the gate: an order must not take effect after its deadline.
             let now = self.clock.now();
             let mut late = None;
@@ -306,25 +310,26 @@ impl<C: Clock> Machines<C> {
                     .map_err(|error| fault(machine.home.path(), &error))?;
             }
             self.shut_down(up.into_iter().map(|machine| (machine, Shutdown::Stop)).collect())?;
-            late.map_or(Ok(()), |order| Err(too_late(order, now)))
+            late.map_or(Ok(()), |order| Err(too_late(order, now)))?;
+            all_readable(unreadable)
         })
     }
 
     /// Ends machines for good.
     pub(super) fn terminate(&self, ids: &[InstanceId]) -> Result<(), Fault> {
         self.exclusively(|| {
-            let seen = self.repair(Some(ids))?;
+            let Listing { items: seen, unreadable } = self.repair(Some(ids))?;
             let is_left =
                 |machine: &FoundMachine| !matches!(machine.record.life, MachineGoal::Gone { .. });
             let left = seen.into_iter().filter(is_left).map(|machine| (machine, Shutdown::End));
-            self.shut_down(left.collect()).map(|_| ())
+            self.shut_down(left.collect())?;
+            all_readable(unreadable)
         })
     }
 
     /// These machines, or all, after repairs.
-    pub(super) fn describe(&self, ids: Option<&[InstanceId]>) -> Result<Vec<Machine>, Fault> {
-        let seen = self.repaired(ids)?;
-        Ok(seen.iter().map(FoundMachine::machine).collect())
+    pub(super) fn describe(&self, ids: Option<&[InstanceId]>) -> Result<Listing<Machine>, Fault> {
+        Ok(self.repaired(ids)?.filter_map(|found| Some(found.machine())))
     }
 
     pub(super) fn launches(&self) -> PathBuf {
@@ -334,6 +339,16 @@ impl<C: Clock> Machines<C> {
     pub(super) fn launching(&self) -> PathBuf {
         self.directory.join("launching.json")
     }
+}
+
+/// The fault of an operation that could not be made for all of its machines.
+pub(super) fn all_readable(unreadable: Vec<Unreadable>) -> Result<(), Fault> {
+    unreadable.into_iter().next().map_or(Ok(()), |first| Err(first.into()))
+}
+
+fn why_not_started(unreadable: &[Unreadable], id: &InstanceId) -> Fault {
+    let found = unreadable.iter().find(|machine| machine.key == id.as_str());
+    found.map_or(Fault::NotFound, Unreadable::fault)
 }
 
 /// A machine's user data: adds the machine's own user and limits, if the data has an isolation.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bullpen_agent::runner::tree::MARK;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::ports::{Clock, Fault, Machine, MachineState};
+use bullpen_core::ports::{Clock, Fault, Listing, Machine, MachineState};
 use bullpen_core::time::Timestamp;
 
 use super::catalogue::Catalogue;
@@ -47,6 +47,8 @@ pub(super) struct Machines<C> {
     pub(super) entropy: Entropy,
     pub(super) isolation: Option<IsolationSettings>,
     pub(super) chosen: OnceLock<ChosenIsolation>,
+    /// Set once this process has logged that it cannot read the open launch.
+    pub(super) unreadable_launch: OnceLock<()>,
     pub(super) capacity: Mutex<Capacity>,
     pub(super) gate: Mutex<WriteGate>,
     /// Supervisors that this process started and has not waited for.
@@ -110,14 +112,21 @@ pub(super) fn fault(path: &Path, error: &io::Error) -> Fault {
 
 impl<C: Clock> Machines<C> {
     /// Runs `inside` while no other process changes machines, after finishing an interrupted
-    /// launch.
+    /// launch that this program can read.
     pub(super) fn exclusively<T>(
         &self,
         inside: impl FnOnce() -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let mut gate = lock(&self.gate);
         let outcome = gate.pass(|| {
-            self.finish_launch()?;
+            match self.finish_launch() {
+                // A newer process began it, and can finish it. Only launches wait for that.
+                Err(Fault::Unreadable(why)) => {
+                    let tell = || tracing::warn!(why, "left unreadable launch as it is");
+                    self.unreadable_launch.get_or_init(tell);
+                }
+                finished => drop(finished?),
+            }
             inside()
         });
         drop(gate);
@@ -134,8 +143,12 @@ impl<C: Clock> Machines<C> {
         lock(&self.children).retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 
-    /// Observes these machines, or all; omits machines that do not exist.
-    pub(super) fn observe(&self, ids: Option<&[InstanceId]>) -> Result<Vec<FoundMachine>, Fault> {
+    /// Observes these machines, or all; omits machines that do not exist. Names a machine with a file
+    /// that this program cannot read, and changes nothing about it.
+    pub(super) fn observe(
+        &self,
+        ids: Option<&[InstanceId]>,
+    ) -> Result<Listing<FoundMachine>, Fault> {
         let now = self.clock.now();
         let homes = match ids {
             Some(ids) => {
@@ -147,13 +160,16 @@ impl<C: Clock> Machines<C> {
         let mut all = Vec::new();
         for home in homes {
             match self.observe_one(home.clone(), now) {
-                Ok(found) => all.extend(found),
+                Ok(found) => all.extend(found.map(Ok)),
                 // Another process removed the machine meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    all.push(Err(home.unreadable(&error)));
+                }
                 Err(error) => return Err(fault(&home.machine_file(), &error)),
             }
         }
-        Ok(all)
+        Ok(all.into_iter().collect())
     }
 
     /// The directories of all machines, in the order of their ids.
@@ -196,20 +212,27 @@ impl<C: Clock> Machines<C> {
     }
 
     /// The machines after repairs. Takes the gate only if a machine or a launch needs a repair.
-    pub(super) fn repaired(&self, ids: Option<&[InstanceId]>) -> Result<Vec<FoundMachine>, Fault> {
+    pub(super) fn repaired(
+        &self,
+        ids: Option<&[InstanceId]>,
+    ) -> Result<Listing<FoundMachine>, Fault> {
         let found = self.observe(ids)?;
         let is_launch_open = || ids.is_none() && self.launching().exists();
         let is_fine = |machine: &FoundMachine| machine.finding == MachineFinding::Fine;
-        if found.iter().all(is_fine) && !is_launch_open() {
+        if found.items.iter().all(is_fine) && !is_launch_open() {
             return Ok(found);
         }
         self.exclusively(|| self.repair(ids))
     }
 
     /// Repairs these machines, or all, and returns them. The caller holds the gate.
-    pub(super) fn repair(&self, ids: Option<&[InstanceId]>) -> Result<Vec<FoundMachine>, Fault> {
+    pub(super) fn repair(
+        &self,
+        ids: Option<&[InstanceId]>,
+    ) -> Result<Listing<FoundMachine>, Fault> {
         let (mut kept, mut left) = (Vec::new(), Vec::new());
-        for mut machine in self.observe(ids)? {
+        let Listing { items, unreadable } = self.observe(ids)?;
+        for mut machine in items {
             match machine.finding {
                 MachineFinding::Fine => kept.push(machine),
                 MachineFinding::NotStarted => match self.start_supervisor(&mut machine) {
@@ -233,7 +256,7 @@ impl<C: Clock> Machines<C> {
         }
         kept.extend(self.shut_down(left)?);
         kept.sort_by(|a, b| a.record.facts.id.cmp(&b.record.facts.id));
-        Ok(kept)
+        Ok(Listing { items: kept, unreadable })
     }
 
     /// Removes directories that a power cut or an interrupted removal left without a record. The

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::ports::{
-    Clock, Fault, Fleet, Launched, Machine, Site, StartOutcome, StopOrder, Tag,
+    Clock, Fault, Fleet, Launched, Listing, Machine, Site, StartOutcome, StopOrder, Tag,
 };
 
 use crate::write_gate::WriteGate;
@@ -103,6 +103,7 @@ impl<C: Clock> ProcessFleet<C> {
             entropy: settings.entropy,
             isolation: settings.isolation,
             chosen: OnceLock::new(),
+            unreadable_launch: OnceLock::new(),
             capacity: Mutex::new(settings.capacity),
             gate: Mutex::new(gate),
             children: Mutex::new(Vec::new()),
@@ -200,14 +201,14 @@ impl<C: Clock + 'static> Fleet for ProcessFleet<C> {
         self.work(move |machines| machines.tag(&ids, tag))
     }
 
-    fn list(&self) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send {
+    fn list(&self) -> impl Future<Output = Result<Listing<Machine>, Fault>> + Send {
         self.work(|machines| machines.describe(None))
     }
 
     fn describe(
         &self,
         ids: &[InstanceId],
-    ) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send {
+    ) -> impl Future<Output = Result<Listing<Machine>, Fault>> + Send {
         let ids = ids.to_vec();
         self.work(move |machines| machines.describe(Some(&ids)))
     }

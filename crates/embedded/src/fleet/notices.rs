@@ -4,8 +4,9 @@
 
 use bullpen_agent::runner::tree;
 use bullpen_core::ids::InstanceId;
-use bullpen_core::ports::{Clock, Fault, MachineState, Tag};
+use bullpen_core::ports::{Clock, Fault, Listing, MachineState, Tag};
 
+use super::execute::all_readable;
 use super::machines::{Machines, fault};
 use super::record::MachineGoal;
 use super::supervisor::agent_mark;
@@ -14,7 +15,8 @@ impl<C: Clock> Machines<C> {
     /// Tags the machines that are not gone.
     pub(super) fn tag(&self, ids: &[InstanceId], tag: Tag) -> Result<(), Fault> {
         self.exclusively(|| {
-            for mut machine in self.repair(Some(ids))? {
+            let Listing { items, unreadable } = self.repair(Some(ids))?;
+            for mut machine in items {
                 if matches!(machine.record.life, MachineGoal::Gone { .. }) {
                     continue;
                 }
@@ -24,14 +26,14 @@ impl<C: Clock> Machines<C> {
                     .write_record(&machine.record)
                     .map_err(|error| fault(machine.home.path(), &error))?;
             }
-            Ok(())
+            all_readable(unreadable)
         })
     }
 
     /// Warns a machine's agent, as a cloud does before it takes a machine away. The supervisor gets
     /// no warning, so the machine goes on.
     pub(super) fn reclaim(&self, id: &InstanceId) -> Result<(), Fault> {
-        let found = self.repaired(Some(std::slice::from_ref(id)))?;
+        let found = self.repaired(Some(std::slice::from_ref(id)))?.complete()?;
         let machine = found.first().filter(|machine| machine.state == MachineState::Running);
         let home = &machine.ok_or(Fault::NotFound)?.home;
         let failed = |error| fault(home.path(), &error);

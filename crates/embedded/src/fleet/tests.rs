@@ -91,7 +91,7 @@ fn ids(machines: &[Machine]) -> Vec<&InstanceId> {
 }
 
 fn states(machines: &TestMachines) -> Vec<MachineState> {
-    machines.describe(None).unwrap().iter().map(|machine| machine.state).collect()
+    machines.describe(None).unwrap().items.iter().map(|machine| machine.state).collect()
 }
 
 fn home(machines: &TestMachines, id: &InstanceId) -> MachineDirectory {
@@ -269,10 +269,56 @@ fn files_of_version_1_are_read_and_newer_ones_left_unchanged() {
     home.create("").unwrap();
     let newer = machine.replace("\"version\": 1", "\"version\": 2");
     fs::write(home.machine_file(), newer).unwrap();
-    let refused = machines.describe(None).unwrap_err();
-    let Fault::Unreadable(why) = &refused else { panic!("{refused}") };
-    assert!(why.contains("machine.json") && why.contains("version 2"), "{why}");
-    assert_eq!(machines.describe(None).unwrap_err(), refused, "the file was changed");
+    let listed = machines.describe(None).unwrap();
+    let [bad] = &listed.unreadable[..] else { panic!("{listed:?}") };
+    assert!(bad.why.contains("machine.json") && bad.why.contains("version 2"), "{bad}");
+    assert_eq!((bad.key.as_str(), bad.is_newer()), (record.facts.id.as_str(), true));
+    assert_eq!(machines.describe(None), Ok(listed), "the file was changed");
+}
+
+/// A machine of a newer version stops no other: it keeps its place, its file and its processes.
+#[test]
+fn an_unreadable_machine_stops_no_other() {
+    let host = TestHost::new();
+    let machines = host.fleet().machines;
+    let launched = machines.launch(&request("one", 2)).unwrap().machines;
+    let [bad, good] = [&launched[0].id, &launched[1].id];
+    let file = home(&machines, bad).machine_file();
+    let newer = fs::read_to_string(&file).unwrap().replace("\"version\": 1", "\"version\": 2");
+    fs::write(&file, &newer).unwrap();
+
+    let listed = machines.describe(None).unwrap();
+    assert_eq!(listed.items.iter().map(|machine| &machine.id).collect::<Vec<_>>(), [good]);
+    assert_eq!(listed.unreadable[0].key, bad.as_str());
+    let both = [bad.clone(), good.clone()];
+    assert!(matches!(
+        machines.describe(Some(&both[..1])).unwrap().complete(),
+        Err(Fault::Unreadable(_))
+    ));
+    assert!(matches!(machines.terminate(&both), Err(Fault::Unreadable(_))));
+    let described = machines.describe(Some(&both)).unwrap();
+    assert_eq!(described.items[0].state, MachineState::Gone, "the other one is ended");
+    assert_eq!(described.unreadable[0].key, bad.as_str());
+    assert_eq!(machines.launch(&request("two", 1)).unwrap().machines.len(), 1);
+    assert_eq!(fs::read_to_string(&file).unwrap(), newer, "the file was changed");
+    fs::write(&file, newer.replace("\"version\": 2", "\"version\": 1")).unwrap();
+    machines.terminate(&both).unwrap();
+}
+
+/// An open launch of a newer version delays launches, and nothing else.
+#[test]
+fn an_unreadable_launch_delays_launches_only() {
+    let host = TestHost::new();
+    let machines = host.fleet().machines;
+    let launched = machines.launch(&request("one", 1)).unwrap().machines;
+    fs::write(machines.launching(), "{\"version\": 2}").unwrap();
+    assert_eq!(machines.describe(None).unwrap().items.len(), 1);
+    machines.terminate(&[launched[0].id.clone()]).unwrap();
+    assert_eq!(states(&machines), [MachineState::Gone]);
+    assert!(matches!(machines.launch(&request("two", 1)), Err(Fault::Unreadable(_))));
+    assert_eq!(fs::read_to_string(machines.launching()).unwrap(), "{\"version\": 2}");
+    fs::remove_file(machines.launching()).unwrap();
+    assert_eq!(machines.launch(&request("two", 1)).unwrap().machines.len(), 1);
 }
 
 #[test]
@@ -295,7 +341,7 @@ fn nothing_is_launched_where_required_isolation_is_impossible() {
     let refused = fleet.machines.launch(&request("one", 1)).unwrap_err();
     let Fault::Denied(why) = refused else { panic!("{refused}") };
     assert!(why.starts_with("isolation is required, and jobs run as"), "{why}");
-    assert_eq!(fleet.machines.describe(None).unwrap(), []);
+    assert_eq!(fleet.machines.describe(None).unwrap().items, []);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use bullpen_core::creation::{Ceiling, Intent, Scope};
 use bullpen_core::ids::{IntentId, PoolName, Revision};
 use bullpen_core::instance::Record;
 use bullpen_core::limits::Limits;
-use bullpen_core::ports::{Page, Recorded, Reserved};
+use bullpen_core::ports::{ItemKind, Page, Recorded, Reserved};
 use bullpen_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -20,10 +20,10 @@ use crate::statement_fault::{StatementFault, decode};
 
 pub(super) fn load(db: &Connection, id: &IntentId) -> Result<Option<Intent>, StatementFault> {
     db.prepare_cached("SELECT body FROM intents WHERE id = ?1")?
-        .query_row([id.as_str()], |row| row.get::<_, String>(0))
+        .query_row([id.as_str()], |row| Ok(decode(ItemKind::Intent, id.as_str(), row.get(0))))
         .optional()?
-        .map(|body| decode("intents", id.as_str(), &body))
         .transpose()
+        .map_err(StatementFault::from)
 }
 
 /// Intents with outstanding machines.
@@ -32,12 +32,13 @@ pub(super) fn open(db: &Connection, after: &str) -> Result<Page<Intent>, Stateme
         "SELECT id, body FROM intents WHERE outstanding > 0 AND id > ?1 ORDER BY id LIMIT ?2",
     )?;
     let mut rows = statement.query(params![after, LIMIT])?;
-    let mut intents: Vec<Intent> = Vec::new();
+    let mut intents = Vec::new();
     while let Some(row) = rows.next()? {
-        let (id, body): (String, String) = (row.get(0)?, row.get(1)?);
-        intents.push(decode("intents", &id, &body)?);
+        let id: String = row.get(0)?;
+        let intent = decode(ItemKind::Intent, &id, row.get(1));
+        intents.push((id, intent));
     }
-    Ok(page(intents, |last| last.id.as_str().to_owned()))
+    Ok(page(intents))
 }
 
 /// Stores the intent if it is new and every ceiling has capacity for all of its machines.

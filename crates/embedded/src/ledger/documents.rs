@@ -3,7 +3,7 @@
 //! Not here: their contents.
 
 use bullpen_core::ids::Revision;
-use bullpen_core::ports::Document;
+use bullpen_core::ports::{Document, ItemKind, Listing, Unreadable};
 use bullpen_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -26,13 +26,21 @@ pub(super) fn load(
 }
 
 /// Lists a collection in the order of names.
-pub(super) fn list(db: &Connection, collection: &str) -> Result<Vec<Document>, StatementFault> {
+pub(super) fn list(db: &Connection, collection: &str) -> Result<Listing<Document>, StatementFault> {
     let mut statement = db.prepare_cached(
         "SELECT collection, name, revision, body, forget_at FROM documents \
          WHERE collection = ?1 ORDER BY name",
     )?;
-    let found = statement.query_map([collection], document)?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    let mut rows = statement.query([collection])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(1)?;
+        // A column of invalid bytes makes this document alone unreadable.
+        let read = document(row);
+        let key = format_args!("{collection}/{name}");
+        found.push(read.map_err(|error| Unreadable::of(ItemKind::Document, key, "", error)));
+    }
+    Ok(found.into_iter().collect())
 }
 
 /// Stores the document one revision above `seen`, or as the first revision.

@@ -4,16 +4,17 @@
 
 use bullpen_core::ids::{LeaseName, Revision};
 use bullpen_core::lease::Lease;
+use bullpen_core::ports::ItemKind;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::statement_fault::{StatementFault, decode};
 
 pub(super) fn load(db: &Connection, name: &LeaseName) -> Result<Option<Lease>, StatementFault> {
     db.prepare_cached("SELECT body FROM leases WHERE name = ?1")?
-        .query_row([name.as_str()], |row| row.get::<_, String>(0))
+        .query_row([name.as_str()], |row| Ok(decode(ItemKind::Lease, name.as_str(), row.get(0))))
         .optional()?
-        .map(|body| decode("leases", name.as_str(), &body))
         .transpose()
+        .map_err(StatementFault::from)
 }
 
 /// Stores `next` if the stored lease still has the seen revision, or is still absent.

@@ -18,8 +18,8 @@ use bullpen_core::instance::{Owner, Record};
 use bullpen_core::lease::Lease;
 use bullpen_core::message::Advert;
 use bullpen_core::ports::{
-    ClaimWrite, Clock, Document, Fault, JobRow, Ledger, Page, Recorded, Reserved, Swap, WaitingAt,
-    Written,
+    ClaimWrite, Clock, Document, Fault, JobRow, Ledger, Listing, Page, Recorded, Reserved, Swap,
+    WaitingAt, Written,
 };
 use bullpen_core::time::Timestamp;
 
@@ -84,7 +84,7 @@ impl<C: Clock> Ledger for SqliteLedger<C> {
         let written = self.store.write(move |writing| {
             let replaced = all.into_iter();
             replaced
-                .map(|(seen, next)| records::replace(writing.db, seen.revision, next))
+                .map(|(seen, next)| records::replace(writing.db, seen.revision, next).map(Ok))
                 .collect::<Result<Vec<_>, _>>()
         });
         written.await.written_each(count)
@@ -100,17 +100,17 @@ impl<C: Clock> Ledger for SqliteLedger<C> {
         self.store.write(move |writing| swap::swap(writing.db, &swap)).await.written()
     }
 
-    async fn owned_by(&self, owner: &Owner) -> Result<Vec<Record>, Fault> {
+    async fn owned_by(&self, owner: &Owner) -> Result<Listing<Record>, Fault> {
         let owner = owner.clone();
         self.store.read(move |db| records::owned_by(db, &owner)).await
     }
 
-    async fn idle_in(&self, class: &ClassName) -> Result<Vec<Advert>, Fault> {
+    async fn idle_in(&self, class: &ClassName) -> Result<Listing<Advert>, Fault> {
         let class = class.clone();
         self.store.read(move |db| records::idle_in(db, &class)).await
     }
 
-    async fn standing_by(&self, pool: &PoolName) -> Result<Vec<Record>, Fault> {
+    async fn standing_by(&self, pool: &PoolName) -> Result<Listing<Record>, Fault> {
         let pool = pool.clone();
         self.store.read(move |db| records::standing_by(db, &pool)).await
     }
@@ -227,7 +227,7 @@ impl<C: Clock> Ledger for SqliteLedger<C> {
             .written()
     }
 
-    async fn documents(&self, collection: &str) -> Result<Vec<Document>, Fault> {
+    async fn documents(&self, collection: &str) -> Result<Listing<Document>, Fault> {
         let collection = collection.to_owned();
         self.store.read(move |db| documents::list(db, &collection)).await
     }

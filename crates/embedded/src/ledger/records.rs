@@ -6,20 +6,20 @@
 use bullpen_core::ids::{ClassName, InstanceId, PoolName, Revision};
 use bullpen_core::instance::{InstanceEvent, Owner, Record, State};
 use bullpen_core::message::Advert;
-use bullpen_core::ports::{ClaimWrite, Page};
+use bullpen_core::ports::{ClaimWrite, ItemKind, Listing, Page};
 use bullpen_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Params, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::FORGOTTEN_PER_WRITE_MAX;
-use crate::page::{LIMIT, page, parse_timed, timed};
+use crate::page::{Entry, LIMIT, page, parse_timed, timed};
 use crate::statement_fault::{StatementFault, decode};
 
 pub(super) fn load(db: &Connection, id: &InstanceId) -> Result<Option<Record>, StatementFault> {
     db.prepare_cached("SELECT body FROM records WHERE id = ?1")?
-        .query_row([id.as_str()], |row| row.get::<_, String>(0))
+        .query_row([id.as_str()], |row| Ok(decode(ItemKind::Record, id.as_str(), row.get(0))))
         .optional()?
-        .map(|body| decode("records", id.as_str(), &body))
         .transpose()
+        .map_err(StatementFault::from)
 }
 
 /// Moves a record from idle to claimed, if its current state allows that.
@@ -100,23 +100,30 @@ pub(super) fn insert(
     Ok(())
 }
 
-pub(super) fn owned_by(db: &Connection, owner: &Owner) -> Result<Vec<Record>, StatementFault> {
-    list(db, "SELECT id, body FROM records WHERE owner = ?1 ORDER BY id", [owner_key(owner)])
+pub(super) fn owned_by(db: &Connection, owner: &Owner) -> Result<Listing<Record>, StatementFault> {
+    const SQL: &str = "SELECT id, body FROM records WHERE owner = ?1 ORDER BY id";
+    directory(db, SQL, [owner_key(owner)])
 }
 
 /// Oldest first.
-pub(super) fn idle_in(db: &Connection, class: &ClassName) -> Result<Vec<Advert>, StatementFault> {
-    let records = list(
+pub(super) fn idle_in(
+    db: &Connection,
+    class: &ClassName,
+) -> Result<Listing<Advert>, StatementFault> {
+    let records = directory(
         db,
         "SELECT id, body FROM records WHERE class = ?1 AND idle_since IS NOT NULL \
          ORDER BY idle_since, id",
         [class.as_str()],
     )?;
-    Ok(records.iter().filter_map(Record::advert).collect())
+    Ok(records.filter_map(|record| record.advert()))
 }
 
-pub(super) fn standing_by(db: &Connection, pool: &PoolName) -> Result<Vec<Record>, StatementFault> {
-    list(
+pub(super) fn standing_by(
+    db: &Connection,
+    pool: &PoolName,
+) -> Result<Listing<Record>, StatementFault> {
+    directory(
         db,
         "SELECT id, body FROM records WHERE pool = ?1 AND live = 1 ORDER BY id",
         [pool.as_str()],
@@ -132,11 +139,12 @@ pub(super) fn due(
     let (millis, id) = parse_timed(after)?;
     let records = list(
         db,
-        "SELECT id, body FROM records WHERE live = 1 AND deadline <= ?1 \
+        "SELECT id, body, deadline FROM records WHERE live = 1 AND deadline <= ?1 \
          AND (deadline, id) > (?2, ?3) ORDER BY deadline, id LIMIT ?4",
         params![before.as_millis(), millis, id, LIMIT],
+        |row, id| Ok(timed(row.get(2)?, id)),
     )?;
-    Ok(page(records, |last| timed(last.state.look_at().as_millis(), last.id.as_str())))
+    Ok(page(records))
 }
 
 pub(super) fn live(db: &Connection, after: &str) -> Result<Page<Record>, StatementFault> {
@@ -144,19 +152,35 @@ pub(super) fn live(db: &Connection, after: &str) -> Result<Page<Record>, Stateme
         db,
         "SELECT id, body FROM records WHERE live = 1 AND id > ?1 ORDER BY id LIMIT ?2",
         params![after, LIMIT],
+        |_, id| Ok(id.to_owned()),
     )?;
-    Ok(page(records, |last| last.id.as_str().to_owned()))
+    Ok(page(records))
 }
 
-fn list(db: &Connection, sql: &str, values: impl Params) -> Result<Vec<Record>, StatementFault> {
+fn directory(
+    db: &Connection,
+    sql: &str,
+    values: impl Params,
+) -> Result<Listing<Record>, StatementFault> {
+    let entries = list(db, sql, values, |_, id| Ok(id.to_owned()))?;
+    Ok(entries.into_iter().map(|(_, entry)| entry).collect())
+}
+
+/// Lists ids and bodies; `cursor` makes an entry's cursor from its columns and its id.
+fn list(
+    db: &Connection,
+    sql: &str,
+    values: impl Params,
+    cursor: impl Fn(&Row<'_>, &str) -> rusqlite::Result<String>,
+) -> Result<Vec<Entry<Record>>, StatementFault> {
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query(values)?;
-    let mut records = Vec::new();
+    let mut entries = Vec::new();
     while let Some(row) = rows.next()? {
-        let (id, body): (String, String) = (row.get(0)?, row.get(1)?);
-        records.push(decode("records", &id, &body)?);
+        let id: String = row.get(0)?;
+        entries.push((cursor(row, &id)?, decode(ItemKind::Record, &id, row.get(1))));
     }
-    Ok(records)
+    Ok(entries)
 }
 
 fn encode(record: &Record) -> String {

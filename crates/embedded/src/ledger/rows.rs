@@ -3,12 +3,12 @@
 //! Not here: the contents of a row's body (the engine's).
 
 use bullpen_core::ids::{JobId, Repository, Revision};
-use bullpen_core::ports::{JobRow, Page, WaitingAt};
+use bullpen_core::ports::{ItemKind, JobRow, Page, Unreadable, WaitingAt};
 use bullpen_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::FORGOTTEN_PER_WRITE_MAX;
-use crate::page::{LIMIT, page, parse_timed, timed};
+use crate::page::{Entry, LIMIT, page, parse_timed, timed};
 use crate::statement_fault::StatementFault;
 
 pub(super) fn load(db: &Connection, job: &JobId) -> Result<Option<JobRow>, StatementFault> {
@@ -112,8 +112,9 @@ pub(super) fn waiting(
         "SELECT job, revision, body, lane, repository, next_look, forget_at FROM job_rows \
          WHERE lane = ?1 AND repository = ?2 AND job > ?3 ORDER BY job LIMIT ?4",
         params![at.lane, at.repository.as_str(), after, LIMIT],
+        |_, job| Ok(job.to_owned()),
     )?;
-    Ok(page(rows, |last| last.job.as_str().to_owned()))
+    Ok(page(rows))
 }
 
 /// Earliest first.
@@ -128,16 +129,28 @@ pub(super) fn due(
         "SELECT job, revision, body, lane, repository, next_look, forget_at FROM job_rows \
          WHERE next_look <= ?1 AND (next_look, job) > (?2, ?3) ORDER BY next_look, job LIMIT ?4",
         params![before.as_millis(), millis, job, LIMIT],
+        |row, job| Ok(timed(row.get(5)?, job)),
     )?;
-    Ok(page(rows, |last| {
-        timed(last.next_look.map_or(i64::MIN, Timestamp::as_millis), last.job.as_str())
-    }))
+    Ok(page(rows))
 }
 
-fn list(db: &Connection, sql: &str, values: impl Params) -> Result<Vec<JobRow>, StatementFault> {
+/// Lists rows; `cursor` makes an entry's cursor from its columns and its job.
+fn list(
+    db: &Connection,
+    sql: &str,
+    values: impl Params,
+    cursor: impl Fn(&Row<'_>, &str) -> rusqlite::Result<String>,
+) -> Result<Vec<Entry<JobRow>>, StatementFault> {
     let mut statement = db.prepare_cached(sql)?;
-    let rows = statement.query_map(values, job_row)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let mut rows = statement.query(values)?;
+    let mut entries = Vec::new();
+    while let Some(row) = rows.next()? {
+        let job: String = row.get(0)?;
+        // A column of invalid bytes makes this row alone unreadable.
+        let read = job_row(row).map_err(|error| Unreadable::of(ItemKind::Row, &job, "", error));
+        entries.push((cursor(row, &job)?, read));
+    }
+    Ok(entries)
 }
 
 fn job_row(row: &Row<'_>) -> rusqlite::Result<JobRow> {

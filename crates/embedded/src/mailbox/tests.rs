@@ -182,7 +182,7 @@ async fn an_unreadable_mailbox_names_itself_and_stays() {
     let Err(Fault::Unreadable(text)) = mailbox.inbox(&key(), Consistency::Consistent).await else {
         panic!()
     };
-    assert!(text.starts_with("inboxes/i-1: ") && text.contains("version 9"), "{text}");
+    assert!(text.starts_with("inbox i-1: ") && text.contains("version 9"), "{text}");
     assert!(matches!(mailbox.post(&key(), &assigned(2)).await, Err(Fault::Unreadable(_))));
     let found = mailbox.reports(&[key()]).await.unwrap();
     let [ReportRead::Unreadable(why)] = &found[..] else { panic!("{found:?}") };

@@ -202,7 +202,7 @@ pub(crate) async fn until(fleet: &Fleet, id: &InstanceId, wanted: MachineState) 
 
 /// A machine's state; gone if the fleet does not list it.
 pub(crate) async fn state(fleet: &Fleet, id: &InstanceId) -> MachineState {
-    let found = fleet.describe(std::slice::from_ref(id)).await.unwrap();
+    let found = fleet.describe(std::slice::from_ref(id)).await.unwrap().items;
     found.first().map_or(MachineState::Gone, |machine| machine.state)
 }
 

@@ -34,5 +34,5 @@ pub(super) async fn active<P: Ports, J>(
     let stack = service.stack;
     let ledger = stack.ports.ledger();
     let stored = retry_until(stack, service.patience(), || ledger.documents(COLLECTION)).await?;
-    Ok(latest(&stored, stack.now()))
+    Ok(latest(&stack.readable(stored), stack.now()))
 }

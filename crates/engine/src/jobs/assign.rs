@@ -248,6 +248,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         let until = self.service.patience();
         let owned =
             retry_until(stack, until, || stack.ports.ledger().owned_by(&self.owner)).await?;
+        let owned = owned.complete()?;
         for record in owned.into_iter().filter(|record| record.state.owner() == Some(&self.owner)) {
             match record.state {
                 State::Created { .. } => {

@@ -82,7 +82,7 @@ impl PoolLines {
                 retry_until(stack, until, || stack.ports.ledger().standing_by(pool)).await?;
             let now = stack.now();
             let short = stack.shortages().at(now);
-            line.look(seeker, records, &short, &stack.limits, now);
+            line.look(seeker, stack.readable(records), &short, &stack.limits, now);
             found = line.take(seeker);
         }
         Ok(found.unwrap_or(LineResult::Nothing { withheld: 0 }))

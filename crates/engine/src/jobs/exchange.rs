@@ -127,7 +127,8 @@ async fn is_under_way<P: Ports, J: JobForge>(
         return Ok(true);
     }
     let (owner, until) = (owner_of(&job.id), service.patience());
-    let records = retry_until(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
+    let records =
+        retry_until(stack, until, || stack.ports.ledger().owned_by(&owner)).await?.complete()?;
     let prepared = |record: &Record| {
         matches!(record.state, State::Created { .. } | State::Claimed { .. })
             && record.state.owner() == Some(&owner)

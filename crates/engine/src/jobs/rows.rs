@@ -8,7 +8,7 @@
 
 use bullpen_core::ids::{JobId, Revision};
 use bullpen_core::job::{Job, JobEvent, JobRefusal};
-use bullpen_core::ports::{Fault, JobRow, Ledger, Ports, Written};
+use bullpen_core::ports::{Fault, ItemKind, JobRow, Ledger, Ports, Unreadable, Written};
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -29,9 +29,9 @@ impl SeenRow {
     }
 
     /// Decodes a stored row.
-    pub(crate) fn of(row: &JobRow) -> Result<Self, Fault> {
+    pub(crate) fn of(row: &JobRow) -> Result<Self, Unreadable> {
         let job = Job::decode(&row.body)
-            .map_err(|error| Fault::Unreadable(format!("the row of job {}: {error}", row.job)))?;
+            .map_err(|error| Unreadable::of(ItemKind::Row, &row.job, &row.body, error))?;
         Ok(Self { job, revision: row.revision, next_look: row.next_look })
     }
 }
@@ -53,7 +53,7 @@ pub(super) async fn load<P: Ports>(
     until: Timestamp,
 ) -> Result<Option<SeenRow>, Fault> {
     let row = retry_until(stack, until, || stack.ports.ledger().row(job)).await?;
-    row.as_ref().map(SeenRow::of).transpose()
+    Ok(row.as_ref().map(SeenRow::of).transpose()?)
 }
 
 /// What a process knows of a row before it changes it.

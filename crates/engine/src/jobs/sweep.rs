@@ -47,8 +47,8 @@ pub async fn sweep<P: Ports, J: JobForge>(service: &Service<'_, P, J>) -> Result
         let page = retry_until(stack, service.patience(), || {
             stack.ports.ledger().rows_due(now, cursor.as_deref())
         });
-        let page = page.await?;
-        for rows in page.items.chunks(ROWS_AT_ONCE) {
+        let (rows, next) = stack.readable_page(page.await?);
+        for rows in rows.chunks(ROWS_AT_ONCE) {
             swept.looked_at += rows.len();
             let looks = join_all(rows.iter().map(|row| look(service, row))).await;
             swept.left += looks.iter().filter(|look| look.is_err()).count();
@@ -56,7 +56,7 @@ pub async fn sweep<P: Ports, J: JobForge>(service: &Service<'_, P, J>) -> Result
                 tracing::info!(%fault, "could not process row; next sweep retries");
             }
         }
-        match page.next {
+        match next {
             Some(next) => cursor = Some(next),
             None => return Ok(swept),
         }

@@ -17,6 +17,7 @@ use bullpen_core::job::{Job, JobState, UnreadableWake, Wake};
 use bullpen_core::limits::MESSAGES_PER_CALL_MAX;
 use bullpen_core::pool::WaitingJob;
 use bullpen_core::ports::{Clock, Delivery, Fault, JobForge, Ledger, Ports, Queues, WaitingAt};
+use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -362,8 +363,17 @@ async fn ready_of<P: Ports, J: JobForge>(
         let page =
             retry_until(stack, until, || stack.ports.ledger().waiting(at, cursor.as_deref()))
                 .await?;
-        for row in &page.items {
-            let seen = SeenRow::of(row)?;
+        let (rows, next) = stack.readable_page(page);
+        for row in &rows {
+            let seen = match SeenRow::of(row) {
+                Ok(seen) => seen,
+                Err(bad) if sabotage!("one-bad-row-stops-its-lane") => return Err(bad.into()),
+                // The row waits for a process of the version that wrote it, and the lane goes on.
+                Err(bad) => {
+                    stack.unreadable_items.note(&bad);
+                    continue;
+                }
+            };
             let JobState::Waiting { not_before, .. } = seen.job.state else { continue };
             if reach == Reach::Idle && seen.job.overflowed {
                 // Its pool had no machine, and its wake-up is in the launch queue.
@@ -380,7 +390,7 @@ async fn ready_of<P: Ports, J: JobForge>(
             };
             *soonest = Some(soonest.map_or(later, |soonest| soonest.min(later)));
         }
-        match page.next {
+        match next {
             Some(next) if ready.len() < MESSAGES_PER_CALL_MAX => cursor = Some(next),
             _ => return Ok(ready),
         }

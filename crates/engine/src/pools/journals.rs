@@ -8,7 +8,8 @@ use bullpen_core::ids::{PoolName, Revision};
 use bullpen_core::parameters::{decode, encode};
 use bullpen_core::pool::Journal;
 use bullpen_core::pool::journal::COLLECTION;
-use bullpen_core::ports::{Document, Fault, Ledger, Ports, Written};
+use bullpen_core::ports::{Document, Fault, ItemKind, Ledger, Ports, Unreadable, Written};
+use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use crate::Stack;
@@ -23,20 +24,46 @@ pub(super) struct StoredJournal {
     pub(super) forget_at: Option<Timestamp>,
 }
 
-/// Reads every stored journal, also those past their time: the next write must name their revision.
-pub(super) async fn all<P: Ports>(
-    stack: &Stack<P>,
-) -> Result<BTreeMap<PoolName, StoredJournal>, Fault> {
-    let until = stack.now().after(stack.limits.release_retry);
-    let ledger = stack.ports.ledger();
-    let documents = retry_until(stack, until, || ledger.documents(COLLECTION)).await?;
-    documents.iter().map(|one| Ok((PoolName::new(&one.name), read(one)?))).collect()
+/// Every stored journal.
+#[derive(Debug, Default)]
+pub(super) struct Journals {
+    pub(super) readable: BTreeMap<PoolName, StoredJournal>,
+    /// Those that this program cannot read.
+    pub(super) unreadable: BTreeMap<PoolName, Unreadable>,
 }
 
-fn read(document: &Document) -> Result<StoredJournal, Fault> {
-    let journal = decode(&document.body).map_err(|error| {
-        Fault::Unreadable(format!("the journal of pool {}: {error}", document.name))
-    })?;
+/// Reads every stored journal, also those past their time: the next write must name their revision.
+pub(super) async fn all<P: Ports>(stack: &Stack<P>) -> Result<Journals, Fault> {
+    let until = stack.now().after(stack.limits.release_retry);
+    let ledger = stack.ports.ledger();
+    let listed = retry_until(stack, until, || ledger.documents(COLLECTION)).await?;
+    let mut journals = Journals::default();
+    let mut unreadable: Vec<Unreadable> = listed.unreadable.into_iter().map(of_journal).collect();
+    for document in &listed.items {
+        match read(document) {
+            Ok(read) => drop(journals.readable.insert(PoolName::new(&document.name), read)),
+            Err(bad) if sabotage!("one-bad-journal-stops-all-pools") => return Err(bad.into()),
+            Err(bad) => unreadable.push(bad),
+        }
+    }
+    for bad in unreadable {
+        stack.unreadable_items.note(&bad);
+        journals.unreadable.insert(PoolName::new(&bad.key), bad);
+    }
+    Ok(journals)
+}
+
+/// An unreadable document of this collection, under its pool's name.
+fn of_journal(document: Unreadable) -> Unreadable {
+    let name = document.key.strip_prefix(COLLECTION).unwrap_or(&document.key);
+    let key = name.trim_start_matches('/').to_owned();
+    Unreadable { kind: ItemKind::Journal, key, ..document }
+}
+
+fn read(document: &Document) -> Result<StoredJournal, Unreadable> {
+    let (name, body) = (&document.name, &document.body);
+    let journal =
+        decode(body).map_err(|error| Unreadable::of(ItemKind::Journal, name, body, error))?;
     Ok(StoredJournal { journal, revision: Some(document.revision), forget_at: document.forget_at })
 }
 

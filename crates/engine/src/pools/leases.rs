@@ -6,7 +6,7 @@
 //!
 //! Not here: the cycles that run under a lease ([`super`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -135,6 +135,20 @@ impl Leases {
             Some((pool.clone(), lease.clone()))
         });
         held.collect()
+    }
+
+    /// Gives up the leases of these pools, so that other processes keep them at once.
+    pub(super) async fn let_go<P: Ports>(&self, stack: &Stack<P>, pools: &BTreeSet<PoolName>) {
+        if sabotage!("a-lease-is-kept-without-its-work") {
+            return;
+        }
+        let held = self.held().into_iter().filter(|(pool, _)| pools.contains(pool));
+        join_all(held.map(async |(pool, lease)| {
+            self.leases().remove(&pool);
+            let given_up = stack.ports.ledger().write_lease(Some(&lease), &lease.given_up()).await;
+            tracing::info!(%pool, ?given_up, "gave up lease of pool with unreadable journal");
+        }))
+        .await;
     }
 
     /// Gives up the held leases, so that other processes need not wait for their end. If this

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bullpen_core::ids::PoolName;
 use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::pool::{ActionTaken, Blueprints, Note};
-use bullpen_core::ports::{Clock, Fault, Ids, Ports};
+use bullpen_core::ports::{Clock, Fault, Ids, Ports, Unreadable};
 use bullpen_core::schedule::Target;
 use futures_util::future::{join, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -72,8 +72,7 @@ pub async fn converge<P: Ports>(
     configured: &Blueprints,
     leases: &Leases,
 ) -> Result<Vec<CycleReport>, Fault> {
-    let names = known(stack, configured).await?;
-    let held = leases.hold(stack, &names).await;
+    let held = hold(stack, configured, leases).await?;
     let found = survey(stack, configured, &held).await?;
     let kept = found.into_iter().map(|found| execute::execute(stack, found, leases));
     Ok(join_all(kept).await)
@@ -164,6 +163,25 @@ fn jittered<P: Ports>(stack: &Stack<P>, wait: Duration) -> Duration {
     wait / 2 + Duration::from_millis(stack.ports.ids().jitter(spread))
 }
 
+/// The journals that this program cannot read.
+pub(crate) async fn unreadable_journals<P: Ports>(
+    stack: &Stack<P>,
+) -> Result<Vec<Unreadable>, Fault> {
+    Ok(journals::all(stack).await?.unreadable.into_values().collect())
+}
+
+/// Takes the leases that this process can get, and returns the pools whose lease it holds. It lets
+/// go of a pool whose journal it cannot read: a newer replica can keep it.
+async fn hold<P: Ports>(
+    stack: &Stack<P>,
+    configured: &Blueprints,
+    leases: &Leases,
+) -> Result<Vec<PoolName>, Fault> {
+    let known = survey::list(stack, configured).await?;
+    leases.let_go(stack, &known.unreadable).await;
+    Ok(leases.hold(stack, &known.readable).await)
+}
+
 /// Surveys every pool whose lease this process holds and whose last plan is executed.
 async fn survey_held<P: Ports>(
     stack: &Stack<P>,
@@ -173,8 +191,7 @@ async fn survey_held<P: Ports>(
 ) -> Vec<SurveyedPool> {
     let Some(configured) = configured else { return Vec::new() };
     let surveying = async {
-        let names = known(stack, &configured).await?;
-        let mut held = leases.hold(stack, &names).await;
+        let mut held = hold(stack, &configured, leases).await?;
         held.retain(|pool| !busy.contains(pool));
         survey(stack, &configured, &held).await
     };

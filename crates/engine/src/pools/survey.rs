@@ -22,7 +22,7 @@ use bullpen_core::pool::{
 use bullpen_core::ports::{Fault, Ledger, Machine, Ports};
 use futures_util::future::try_join_all;
 
-use super::journals::{self, StoredJournal};
+use super::journals::{self, Journals, StoredJournal};
 use crate::Stack;
 use crate::reports;
 use crate::retry::retry_until;
@@ -77,16 +77,41 @@ pub async fn known<P: Ports>(
     stack: &Stack<P>,
     configured: &Blueprints,
 ) -> Result<Vec<PoolName>, Fault> {
-    let journals = journals::all(stack).await?;
+    let KnownPools { readable: mut names, unreadable } = list(stack, configured).await?;
+    names.extend(unreadable);
+    names.sort();
+    Ok(names)
+}
+
+/// The known pools.
+pub(super) struct KnownPools {
+    /// Those that this program can keep.
+    pub(super) readable: Vec<PoolName>,
+    /// Those whose journal it cannot read.
+    pub(super) unreadable: BTreeSet<PoolName>,
+}
+
+/// Lists the pools that [`known`] names.
+pub(super) async fn list<P: Ports>(
+    stack: &Stack<P>,
+    configured: &Blueprints,
+) -> Result<KnownPools, Fault> {
+    let Journals { readable: journals, unreadable } = journals::all(stack).await?;
     let now = stack.now();
     let remembered = journals.iter().filter(|(_, read)| read.forget_at.is_none_or(|at| now < at));
     let remembered = remembered.map(|(name, _)| name);
-    let names: BTreeSet<&PoolName> = configured.pools.keys().chain(remembered).collect();
-    let left_alone = |name: &&PoolName| configured.unbuildable.contains_key(*name);
-    Ok(names.into_iter().filter(|name| !left_alone(name)).cloned().collect())
+    let mut names: BTreeSet<&PoolName> = configured.pools.keys().chain(remembered).collect();
+    names.retain(|name| {
+        !configured.unbuildable.contains_key(*name) && !unreadable.contains_key(*name)
+    });
+    let readable = names.into_iter().cloned().collect();
+    let mut unreadable: BTreeSet<PoolName> = unreadable.into_keys().collect();
+    unreadable.retain(|name| !configured.unbuildable.contains_key(name));
+    Ok(KnownPools { readable, unreadable })
 }
 
-/// Surveys these pools, with one list of the cloud's machines for all of them.
+/// Surveys these pools, with one list of the cloud's machines for all of them. It leaves out a pool
+/// whose journal this program cannot read.
 pub async fn survey<P: Ports>(
     stack: &Stack<P>,
     configured: &Blueprints,
@@ -96,8 +121,9 @@ pub async fn survey<P: Ports>(
         return Ok(Vec::new());
     }
     let mut journals = journals::all(stack).await?;
-    let read = pools.iter().map(|pool| {
-        let read = journals.remove(pool).unwrap_or_default();
+    let readable = pools.iter().filter(|pool| !journals.unreadable.contains_key(*pool));
+    let read = readable.map(|pool| {
+        let read = journals.readable.remove(pool).unwrap_or_default();
         recorded(stack, pool, read)
     });
     let recorded = try_join_all(read).await?;
@@ -105,7 +131,7 @@ pub async fn survey<P: Ports>(
     let machines = if recorded.iter().all(|one| one.records.is_empty()) {
         Vec::new()
     } else {
-        retry_until(stack, until, async || stack.fleet().list().await).await?
+        stack.readable(retry_until(stack, until, async || stack.fleet().list().await).await?)
     };
     let mut machines: BTreeMap<InstanceId, Machine> =
         machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect();
@@ -127,6 +153,8 @@ struct Recorded {
     launches: Vec<Intent>,
     unreserved: Vec<Intent>,
     records: Vec<Record>,
+    /// How many of its records this program cannot read.
+    unreadable: usize,
 }
 
 async fn recorded<P: Ports>(
@@ -138,15 +166,20 @@ async fn recorded<P: Ports>(
     let until = now.after(stack.limits.release_retry);
     let (mut launches, mut unreserved) = (Vec::new(), Vec::new());
     for begun in &read.journal.open {
-        match retry_until(stack, until, || ledger.intent(&begun.id)).await? {
-            Some(intent) if intent.outstanding > 0 => launches.push(intent),
+        match retry_until(stack, until, || ledger.intent(&begun.id)).await {
+            Ok(Some(intent)) if intent.outstanding > 0 => launches.push(intent),
             // The process that began it may still reserve it, so it counts, and is continued.
-            None if now < begun.deadline => unreserved.push(begun.clone()),
-            Some(_) | None => {}
+            Ok(None) if now < begun.deadline => unreserved.push(begun.clone()),
+            Ok(Some(_) | None) => {}
+            // Its machines may still come, so it counts as it was begun.
+            Err(Fault::Unreadable(_)) => launches.push(begun.clone()),
+            Err(fault) => return Err(fault),
         }
     }
     let records = retry_until(stack, until, || ledger.standing_by(pool)).await?;
-    Ok(Recorded { pool: pool.clone(), read, launches, unreserved, records })
+    let unreadable = records.unreadable.len();
+    let records = stack.readable(records);
+    Ok(Recorded { pool: pool.clone(), read, launches, unreserved, records, unreadable })
 }
 
 /// Reads the reports of machines that cannot be judged by their state alone.
@@ -209,7 +242,7 @@ fn judge<P: Ports>(
     used: &BTreeMap<Scope, u32>,
 ) -> SurveyedPool {
     let now = stack.now();
-    let Recorded { pool, read, launches, unreserved, records } = recorded;
+    let Recorded { pool, read, launches, unreserved, records, unreadable } = recorded;
     let StoredJournal { journal, revision, forget_at } = read;
     let open: BTreeSet<IntentId> =
         launches.iter().chain(&unreserved).map(|intent| intent.id.clone()).collect();
@@ -234,6 +267,7 @@ fn judge<P: Ports>(
     let standby = |record: Record| standby(record, &machines, reports);
     let observed = ObservedPool {
         instances: records.into_iter().map(standby).collect(),
+        unreadable,
         launches: launches.into_iter().chain(unreserved.iter().cloned()).collect(),
         failures: journal.failures.clone(),
         booted: journal.booted(&desired.spec_hash),

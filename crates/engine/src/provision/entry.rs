@@ -4,7 +4,7 @@
 //! Not here: deciding (`core::request::entry`), or what the request holds.
 
 use bullpen_core::ids::{ClaimId, Repository, RequestId, Revision, RunAttempt};
-use bullpen_core::ports::{Document, Fault, Ids, Ledger, Ports, Written};
+use bullpen_core::ports::{Document, Fault, Ids, ItemKind, Ledger, Ports, Unreadable, Written};
 use bullpen_core::request::Request;
 use bullpen_core::request::entry::{
     BeginDecision, RequestEntry, RequestStage, begin_decision, fresh_label, split,
@@ -149,14 +149,18 @@ pub(crate) async fn find<P: Ports>(
     let collection = run.collection();
     let stored = retry_until(stack, until, || stack.ports.ledger().document(&collection, name));
     let Some(stored) = stored.await.map_err(CannotBegin::Store)? else { return Ok(None) };
-    decode(&stored).map(|entry| Some((entry, stored.revision))).map_err(CannotBegin::Store)
+    match decode(&stored) {
+        Ok(entry) => Ok(Some((entry, stored.revision))),
+        Err(bad) => Err(CannotBegin::Store(bad.into())),
+    }
 }
 
 /// Decodes a stored entry.
-pub(crate) fn decode(stored: &Document) -> Result<RequestEntry, Fault> {
+pub(crate) fn decode(stored: &Document) -> Result<RequestEntry, Unreadable> {
     RequestEntry::decode(&stored.body).map_err(|error| {
         let Document { collection, name, .. } = stored;
-        Fault::Unreadable(format!("request {collection}/{name}: {error}"))
+        let key = format_args!("{collection}/{name}");
+        Unreadable::of(ItemKind::Document, key, &stored.body, error)
     })
 }
 

@@ -141,8 +141,12 @@ impl<'s, P: Ports> PickupManager<'s, P> {
             self.stack.ports.ledger().idle_in(class)
         })
         .await?;
-        let found =
-            state.scan.confirm(directory, self.request, &self.stack.limits, self.stack.now());
+        let found = state.scan.confirm(
+            self.stack.readable(directory),
+            self.request,
+            &self.stack.limits,
+            self.stack.now(),
+        );
         state.ready.extend(found.into_iter().map(|advert| Candidate { advert, from_queue: false }));
         Ok(())
     }

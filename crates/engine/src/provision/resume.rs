@@ -7,7 +7,7 @@
 //! Not here: whether to resume at all (`entry`).
 
 use bullpen_core::instance::{Record, State};
-use bullpen_core::ports::{Ledger, Ports};
+use bullpen_core::ports::{Ledger, Listing, Ports};
 use bullpen_core::sabotage;
 use bullpen_core::tenure::Won;
 use futures_util::future::join_all;
@@ -36,6 +36,7 @@ pub(super) async fn resume<P: Ports>(
     let launches = finish_launches(stack, terms).await?;
     let until = terms.request.deadline;
     let owned = retry_until(stack, until, || stack.ports.ledger().owned_by(&terms.owner)).await;
+    let owned = owned.and_then(Listing::complete);
     let mut owned =
         owned.map_err(|source| CreationError::Port { what: "find its machines", source })?;
     owned.retain(|record| known.iter().all(|held| held.record.id != record.id));

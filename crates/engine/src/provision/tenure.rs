@@ -72,7 +72,7 @@ pub(super) async fn renew<P: Ports>(stack: &Stack<P>, owner: &Owner) -> std::con
     loop {
         stack.ports.clock().sleep(stack.limits.claim_renew).await;
         let Ok(records) = stack.ports.ledger().owned_by(owner).await else { continue };
-        for record in records {
+        for record in stack.readable(records) {
             let State::Claimed { claim, owner: holder, .. } = &record.state else { continue };
             if holder != owner {
                 continue;

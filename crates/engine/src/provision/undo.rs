@@ -95,7 +95,8 @@ async fn fence<P: Ports>(stack: &Stack<P>, id: &RequestId, until: Timestamp) -> 
     let moved = async {
         let held = retry_until(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
         // A machine that is already on its way back needs no write now.
-        let held = held.into_iter().filter(|record| record.state.owner() == Some(&owner));
+        let held =
+            stack.readable(held).into_iter().filter(|record| record.state.owner() == Some(&owner));
         if sabotage!("cancel-ends-warm-machines") {
             let end = async |record: Record| {
                 let authority =
@@ -138,6 +139,7 @@ pub async fn dump<P: Ports>(stack: &Stack<P>, id: &RequestId) -> Result<Vec<Inst
     let owner = Owner::Request(id.clone());
     let until = stack.now().after(stack.limits.release_acknowledgement);
     let held = retry_until(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
+    let held = stack.readable(held);
     let ids: Vec<_> = held.iter().map(|record| record.id.clone()).collect();
     for record in &held {
         let authority = match record.state {

@@ -233,9 +233,10 @@ async fn take<P: Ports>(
     let until = terms.request.deadline;
     let seen = match advert.generation {
         Some(generation) => generation,
-        None => match transition::read(stack, &advert.id, until).await? {
-            Some(record) if is_wanted(stack, terms, &record) => record.generation,
-            _ => return Ok(None),
+        None => match transition::read(stack, &advert.id, until).await {
+            Ok(Some(record)) if is_wanted(stack, terms, &record) => record.generation,
+            Ok(_) | Err(Fault::Unreadable(_)) => return Ok(None),
+            Err(fault) => return Err(fault),
         },
     };
     claim_seen(stack, terms, (&advert.id, seen)).await

@@ -24,8 +24,8 @@ use bullpen_core::mailbox::{
 use bullpen_core::message::Advert;
 use bullpen_core::ports::{
     ClaimWrite, Consistency, Delivery, Depth, Document, Fault, Fleet, Forge, JobRow, Launched,
-    LearnedSite, Ledger, Machine, Mailbox, Outgoing, Page, Ports, QueueSpec, Queues, Recorded,
-    Reserved, Runner, RunnerSpec, RunnerTokens, Site, StartOutcome, StopOrder, Swap, Tag,
+    LearnedSite, Ledger, Listing, Machine, Mailbox, Outgoing, Page, Ports, QueueSpec, Queues,
+    Recorded, Reserved, Runner, RunnerSpec, RunnerTokens, Site, StartOutcome, StopOrder, Swap, Tag,
     WaitingAt, Written,
 };
 use bullpen_core::rates::Rates;
@@ -119,15 +119,15 @@ impl<P: Ports> Ledger for DryRun<'_, P> {
         refused()
     }
 
-    async fn owned_by(&self, owner: &Owner) -> Result<Vec<Record>, Fault> {
+    async fn owned_by(&self, owner: &Owner) -> Result<Listing<Record>, Fault> {
         self.real.ledger().owned_by(owner).await
     }
 
-    async fn idle_in(&self, class: &ClassName) -> Result<Vec<Advert>, Fault> {
+    async fn idle_in(&self, class: &ClassName) -> Result<Listing<Advert>, Fault> {
         self.real.ledger().idle_in(class).await
     }
 
-    async fn standing_by(&self, pool: &PoolName) -> Result<Vec<Record>, Fault> {
+    async fn standing_by(&self, pool: &PoolName) -> Result<Listing<Record>, Fault> {
         self.real.ledger().standing_by(pool).await
     }
 
@@ -213,7 +213,7 @@ impl<P: Ports> Ledger for DryRun<'_, P> {
         Ok(Written::Won(Document { revision, ..document.clone() }))
     }
 
-    async fn documents(&self, collection: &str) -> Result<Vec<Document>, Fault> {
+    async fn documents(&self, collection: &str) -> Result<Listing<Document>, Fault> {
         self.real.ledger().documents(collection).await
     }
 }
@@ -329,7 +329,7 @@ impl<P: Ports> Fleet for DryRun<'_, P> {
         Ok(())
     }
 
-    async fn list(&self) -> Result<Vec<Machine>, Fault> {
+    async fn list(&self) -> Result<Listing<Machine>, Fault> {
         self.real.fleet().list().await
     }
 
@@ -337,7 +337,7 @@ impl<P: Ports> Fleet for DryRun<'_, P> {
         self.real.fleet().shows_within()
     }
 
-    async fn describe(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Fault> {
+    async fn describe(&self, ids: &[InstanceId]) -> Result<Listing<Machine>, Fault> {
         self.real.fleet().describe(ids).await
     }
 }

@@ -146,6 +146,7 @@ async fn queues<P: Ports>(stack: &Stack<P>, desired: &DesiredStack) -> Result<Ve
     }
     for class in known.difference(&wanted) {
         let idle = retry_until(stack, until, || stack.ports.ledger().idle_in(class)).await?;
+        let idle = stack.readable(idle);
         if !idle.is_empty() {
             done.push(format!("class {class} is drained: {} machines are left", idle.len()));
             continue;

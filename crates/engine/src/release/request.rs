@@ -30,7 +30,14 @@ pub async fn requests_of<P: Ports>(
     let until = stack.now().after(stack.limits.release_retry);
     let collection = run.collection();
     let stored = retry_until(stack, until, || stack.ports.ledger().documents(&collection)).await?;
-    stored.iter().map(|document| entry::decode(document).map(|entry| entry.request.id)).collect()
+    let mut requests = Vec::new();
+    for document in stack.readable(stored) {
+        match entry::decode(&document) {
+            Ok(entry) => requests.push(entry.request.id),
+            Err(bad) => stack.unreadable_items.note(&bad),
+        }
+    }
+    Ok(requests)
 }
 
 /// Releases everything a request holds, in every state, and waits for it until `until`. Safe to run
@@ -112,6 +119,7 @@ async fn end_unrecorded<P: Ports>(
         return Ok(());
     }
     let machines = retry_until(stack, until, async || stack.fleet().list().await).await?;
+    let machines = stack.readable(machines);
     let alive = machines.iter().filter(|machine| machine.state != MachineState::Gone);
     let theirs = alive.filter_map(|machine| {
         Some((machine, open.iter().find(|intent| intent.id == machine.intent)?))

@@ -15,7 +15,7 @@ use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::ports::{Fleet, Machine, MachineState, StartOutcome, StopOrder, Tag, Tags};
 use bullpen_core::request::TypePattern;
 
-use super::{Harness, answered};
+use super::{Harness, all_of, answered};
 
 /// One test per case of the fleet's contract.
 #[macro_export]
@@ -88,7 +88,7 @@ fn ids(machines: &[Machine]) -> BTreeSet<InstanceId> {
 /// Waits until a machine has this state; a machine that is absent from the answer is gone.
 async fn until<H: FleetHarness>(harness: &H, id: &InstanceId, wanted: MachineState) {
     for _ in 0..LOOKS {
-        let seen = answered(harness.port().describe(std::slice::from_ref(id)).await);
+        let seen = all_of(harness.port().describe(std::slice::from_ref(id)).await);
         match seen.first().map(|machine| machine.state) {
             Some(state) if state == wanted => return,
             None if wanted == MachineState::Gone => return,
@@ -101,7 +101,7 @@ async fn until<H: FleetHarness>(harness: &H, id: &InstanceId, wanted: MachineSta
 /// All listed machines that are not gone, once listings have caught up.
 async fn listed<H: FleetHarness>(harness: &H) -> Vec<Machine> {
     harness.settle().await;
-    let mut machines = answered(harness.port().list().await);
+    let mut machines = all_of(harness.port().list().await);
     machines.retain(|machine| machine.state != MachineState::Gone);
     machines
 }
@@ -186,9 +186,9 @@ pub async fn describing_leaves_out_unknown_machines<H: FleetHarness>(harness: H)
     let machines = launch(&harness, "intent-1", 2).await;
     harness.settle().await;
     let asked = [machines[1].id.clone(), InstanceId::new("i-00000000000000000")];
-    let described = answered(harness.port().describe(&asked).await);
+    let described = all_of(harness.port().describe(&asked).await);
     assert_eq!(ids(&described), BTreeSet::from([machines[1].id.clone()]));
-    assert_eq!(answered(harness.port().describe(&[]).await), []);
+    assert_eq!(all_of(harness.port().describe(&[]).await), []);
 }
 
 /// A machine can be stopped and started, and both calls can be repeated.
@@ -256,7 +256,7 @@ pub async fn ending_an_unknown_machine_is_no_error<H: FleetHarness>(harness: H) 
 async fn tags_of<H: FleetHarness>(harness: &H, id: &InstanceId) -> Tags {
     let listed = listed(harness).await;
     let listed = listed.iter().find(|machine| machine.id == *id).expect("it is listed");
-    let described = answered(harness.another_process().describe(std::slice::from_ref(id)).await);
+    let described = all_of(harness.another_process().describe(std::slice::from_ref(id)).await);
     assert_eq!(described.first().map(|machine| machine.tags), Some(listed.tags));
     listed.tags
 }

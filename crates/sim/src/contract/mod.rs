@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use bullpen_core::ports::{Fault, Written};
+use bullpen_core::ports::{Fault, Listing, Written};
 use bullpen_core::time::Timestamp;
 use futures_util::future::{Either, select};
 
@@ -84,6 +84,12 @@ pub(crate) fn answered<T>(result: Result<T, Fault>) -> T {
         Ok(answer) => answer,
         Err(fault) => panic!("the adapter failed without a fault: {fault}"),
     }
+}
+
+/// Takes the items of a listing in which all are readable.
+#[track_caller]
+pub(crate) fn all_of<T>(result: Result<Listing<T>, Fault>) -> Vec<T> {
+    answered(result.and_then(Listing::complete))
 }
 
 /// Takes the answer of a write that must have won.

@@ -269,7 +269,7 @@ impl PoolWorld {
     pub async fn records(&self, pool: &str) -> Vec<Record> {
         let ledger = self.world.outside.ledger();
         let listed = ledger.standing_by(&PoolName::new(pool)).await;
-        let mut records = listed.expect("the onlooker has no faults");
+        let mut records = listed.expect("the onlooker has no faults").items;
         records.retain(|record| record.state.is_live());
         records.sort_by(|one, other| one.id.cmp(&other.id));
         records

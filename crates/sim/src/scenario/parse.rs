@@ -16,7 +16,9 @@ use super::pools;
 use super::serving;
 use super::setting::SETTERS;
 use super::transcript::MARK;
-use super::troubles::{agents, capacity, cloud, fault, github, lose, outage, shortage, weather};
+use super::troubles::{
+    agents, capacity, cloud, fault, github, lose, outage, rewrite, shortage, weather,
+};
 use super::verb::{Change, Death, JobVerb, Look, Process, Provision, Put, Setting, Task, Verb};
 use super::words::{Misspelt, Word, Words};
 use crate::wire::{Planned, Trouble};
@@ -100,7 +102,7 @@ enum Means {
 type Read = fn(&mut Words) -> Result<Verb, Misspelt>;
 type ReadTask = fn(&mut Words) -> Result<Task, Misspelt>;
 
-const VERBS: [(&str, Read); 34] = [
+const VERBS: [(&str, Read); 36] = [
     ("class", class),
     ("idle", |words| put(words, false)),
     ("stopped", |words| put(words, true)),
@@ -129,6 +131,8 @@ const VERBS: [(&str, Read); 34] = [
     ("shortage", shortage),
     ("capacity", capacity),
     ("lose", lose),
+    ("newer", |words| rewrite(words, true)),
+    ("readable", |words| rewrite(words, false)),
     ("agents", agents),
     ("cloud", cloud),
     ("pass", |words| Ok(Verb::Pass(words.plain("how long")?.time()?))),

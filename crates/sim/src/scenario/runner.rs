@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_core::class::RunnerClass;
-use bullpen_core::ids::{InstanceId, RequestId};
-use bullpen_core::ports::Ports;
+use bullpen_core::ids::{InstanceId, JobId, RequestId};
+use bullpen_core::pool::journal;
+use bullpen_core::ports::{ItemKind, Ports};
 use bullpen_engine::advertise::AdvertMemory;
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
@@ -31,12 +32,13 @@ use super::processes::{Finished, Start, class, plain_spec};
 use super::service::{self, Served};
 use super::serving::Serving;
 use super::transcript::Transcript;
-use super::verb::{JobVerb, Look, Process, Put, Setting, Task, Verb};
+use super::verb::{Item, JobVerb, Look, Process, Put, Setting, Task, Verb};
 use crate::calm_world::{IdleMachines, add_machines};
 use crate::checker::Checker;
 use crate::clock::{on_virtual_time, pass};
 use crate::life::{unquiet, unsettled};
 use crate::load;
+use crate::model::mailbox::Forgery;
 use crate::wire::Planned;
 use crate::world::{CALM, Climate, World};
 
@@ -167,6 +169,7 @@ impl RunningScenario {
                 let id = self.machine(name)?;
                 self.world.outside.fleet().lose(&id);
             }
+            Verb::Rewrite { item, name, newer } => self.rewrite(*item, name, *newer)?,
             Verb::Show(look) => return Ok(self.show(*look)),
             Verb::Expect(expectation) => {
                 self.expect(expectation).map_err(|unmet| unmet.to_string())?;
@@ -386,6 +389,33 @@ impl RunningScenario {
     fn show(&self, look: Look) -> Vec<String> {
         let ends = looks::ended(&self.checker.ended());
         looks::show(&self.world, look, &self.calls(), &ends)
+    }
+
+    /// Rewrites an item as a newer program would, or makes it readable again.
+    fn rewrite(&self, item: Item, name: &str, newer: bool) -> Result<(), String> {
+        let (ledger, mailbox) = (self.world.outside.ledger(), self.world.outside.mailbox());
+        let found = match item {
+            Item::Record => {
+                ledger.write_as(ItemKind::Record, self.machine(name)?.as_str(), newer);
+                true
+            }
+            Item::Machine => {
+                self.world.outside.fleet().write_as(&self.machine(name)?, newer);
+                true
+            }
+            Item::Row => ledger.reword_row(&JobId::new(name), newer),
+            Item::Journal => ledger.reword(journal::COLLECTION, name, newer),
+            Item::Report => {
+                let record = ledger.read_now(&self.machine(name)?);
+                let unknown = vec![("UD_NEWER".to_owned(), "{}".to_owned())];
+                let forged = Forgery { signals: unknown, ..Forgery::default() };
+                record.is_some_and(|record| {
+                    mailbox.forge_report(&record.facts.mailbox, newer.then_some(forged));
+                    true
+                })
+            }
+        };
+        if found { Ok(()) } else { Err(format!("there is no such item of {name}")) }
     }
 
     fn machine(&self, name: &str) -> Result<InstanceId, String> {

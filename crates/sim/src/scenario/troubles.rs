@@ -8,7 +8,7 @@ use bullpen_core::ids::{InstanceType, Zone};
 use bullpen_core::ports::Fault;
 
 use super::parse::{PORTS, USAGES};
-use super::verb::{Agents, Change, Verb};
+use super::verb::{Agents, Change, Item, Verb};
 use super::words::{Misspelt, Words};
 use crate::wire::{Party, Planned, Trouble, Weather};
 use crate::world::CALM;
@@ -128,6 +128,21 @@ pub(super) fn lose(words: &mut Words) -> Result<Verb, Misspelt> {
         return Ok(Verb::Lose(word.text));
     }
     Err(word.wrong(format!("{:?} is no machine, such as m1", word.text)))
+}
+
+/// `newer record m1`, `newer row 71`, `newer journal ci`, `newer report m1`,
+/// `newer machine m1`; and `readable …`.
+pub(super) fn rewrite(words: &mut Words, newer: bool) -> Result<Verb, Misspelt> {
+    const ITEMS: [(&str, Item); 5] = [
+        ("record", Item::Record),
+        ("row", Item::Row),
+        ("journal", Item::Journal),
+        ("report", Item::Report),
+        ("machine", Item::Machine),
+    ];
+    let item = words.plain("a kind of item, such as row,")?.one_of("kind of item", &ITEMS)?;
+    let name = words.plain("a machine, a job or a pool")?.text;
+    Ok(Verb::Rewrite { item, name, newer })
 }
 
 pub(super) fn agents(words: &mut Words) -> Result<Verb, Misspelt> {

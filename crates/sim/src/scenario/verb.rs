@@ -85,6 +85,16 @@ pub(super) enum Agents {
     Crashing,
 }
 
+/// A stored item that a newer program rewrites.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Item {
+    Record,
+    Row,
+    Journal,
+    Report,
+    Machine,
+}
+
 /// The views of `show`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Look {
@@ -151,6 +161,12 @@ pub(super) enum Verb {
     Serving(Serving),
     Fault(Vec<Planned>),
     Lose(String),
+    /// A newer program rewrites an item, or makes it readable again.
+    Rewrite {
+        item: Item,
+        name: String,
+        newer: bool,
+    },
     Change(Change),
     Show(Look),
     Expect(Expectation),

@@ -68,7 +68,7 @@ fn a_job_of_a_released_request_gets_a_machine_that_the_request_returned() {
         is_served(&sim, MachineSource::Reused).await;
         assert_eq!(sim.launched(), 1);
         let idle = sim.world.outside.ledger().idle_in(&request.class.name).await.expect("calm");
-        assert_eq!(idle.len(), 1, "the job did not return the machine");
+        assert_eq!(idle.items.len(), 1, "the job did not return the machine");
         sim.end().await;
     });
 }

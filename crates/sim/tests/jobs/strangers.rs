@@ -137,7 +137,7 @@ pub(crate) fn a_fork_that_names_a_trusted_run_begins_nothing_on_its_machine() {
             "job 9 gets a new machine after it lost the used one"
         );
         let idle = sim.world.outside.ledger().idle_in(&ClassName::new("large")).await;
-        assert_eq!(idle.expect("calm").len(), 1, "the machine of the fork's job must end");
+        assert_eq!(idle.expect("calm").items.len(), 1, "the machine of the fork's job must end");
         sim.end().await;
     });
 }

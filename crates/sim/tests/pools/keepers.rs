@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use bullpen_core::ids::LeaseName;
+use bullpen_core::pool::journal::COLLECTION;
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::pool_world::PoolWorld;
@@ -56,6 +57,35 @@ fn a_keeper_that_dies_is_followed_when_its_lease_expires() {
         let full = async || sim.ready("ci").await == (2, 1) && sim.has_converged().await;
         assert!(sim.until(LONG, full, sim.keeping(&two)).await);
         two.leases.give_up(&two.stack).await;
+        assert_eq!(sim.launched(), 3);
+        end(&sim).await;
+    });
+}
+
+/// A keeper that cannot read a pool's journal lets the lease go, and does not take it again: a newer
+/// replica can keep the pool meanwhile.
+#[test]
+pub(crate) fn a_keeper_lets_go_of_a_pool_whose_journal_it_cannot_read() {
+    on_virtual_time(async {
+        let sim = PoolWorld::new(10, &two_and_one()).await;
+        let one = sim.keeper("one");
+        let ledger = sim.world.outside.ledger();
+        let is_free = async || {
+            let lease = ledger.lease(&LeaseName::new("pool/ci")).await.expect("calm");
+            lease.is_some_and(|lease| lease.is_free())
+        };
+        let full = async || sim.ready("ci").await == (2, 1) && sim.has_converged().await;
+        assert!(sim.until(LONG, full, sim.keeping(&one)).await);
+        assert!(ledger.reword(COLLECTION, "ci", true), "the pool has a journal");
+        let cycle = sim.world.limits.converge * 3 / 2 + Duration::from_secs(1);
+        assert!(sim.until(cycle, &is_free, sim.keeping(&one)).await, "the lease is held");
+        let written = one.wire.writes().get("leases").copied();
+        sim.until(5 * MINUTE, async || false, sim.keeping(&one)).await;
+        assert!(is_free().await, "the keeper took the lease again");
+        assert_eq!(one.wire.writes().get("leases").copied(), written);
+        assert!(ledger.reword(COLLECTION, "ci", false));
+        let ones = async || holder(&sim).await == "one";
+        assert!(sim.until(2 * cycle, ones, sim.keeping(&one)).await, "the pool is kept again");
         assert_eq!(sim.launched(), 3);
         end(&sim).await;
     });

@@ -15,6 +15,7 @@ pub(crate) mod rounds;
 #[path = "../side_by_side/mod.rs"]
 pub(crate) mod side_by_side;
 pub(crate) mod troubles;
+mod unreadable;
 
 use std::time::Duration;
 

@@ -87,6 +87,36 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
         scenario: "pain27_two_minutes_without_mailboxes_cost_no_warm_pool",
     },
     ScenarioBug {
+        name: "one-bad-row-stops-its-lane",
+        mistake: "a worker that cannot read one row of a lane serves none of it",
+        scenario: "pain30_a_row_of_a_newer_version_stops_no_other",
+    },
+    ScenarioBug {
+        name: "one-bad-record-stops-the-reaper",
+        mistake: "the reaper ends its pass at a record that it cannot read",
+        scenario: "pain31_a_record_of_a_newer_version_stops_no_reaper",
+    },
+    ScenarioBug {
+        name: "unreadable-is-unrecorded",
+        mistake: "reconciliation ends a machine whose record it cannot read",
+        scenario: "pain31_a_record_of_a_newer_version_stops_no_upkeep",
+    },
+    ScenarioBug {
+        name: "the-unreadable-is-gone",
+        mistake: "a pool launches a machine in the stead of one whose record it cannot read",
+        scenario: "pain31_a_pool_keeps_the_place_of_an_unreadable_machine",
+    },
+    ScenarioBug {
+        name: "one-bad-journal-stops-all-pools",
+        mistake: "a process that cannot read one pool's journal keeps no pool",
+        scenario: "pain32_a_journal_of_a_newer_version_stops_no_other_pool",
+    },
+    ScenarioBug {
+        name: "unreadable-machines-are-gone",
+        mistake: "reconciliation ends a record whose machine's file it cannot read",
+        scenario: "pain34_a_machine_of_a_newer_version_is_not_gone",
+    },
+    ScenarioBug {
         name: "foreign-repositories-are-served",
         mistake: "a signed webhook of another owner's repository launches a machine",
         scenario: "strangers_are_not_served",

@@ -87,6 +87,11 @@ pub(crate) const BUGS: &[TestBug] = &[
         test: keepers::one_of_two_keepers_keeps_a_pool,
     },
     TestBug {
+        name: "a-lease-is-kept-without-its-work",
+        mistake: "a keeper holds the lease of a pool whose journal it cannot read",
+        test: keepers::a_keeper_lets_go_of_a_pool_whose_journal_it_cannot_read,
+    },
+    TestBug {
         name: "pools-ignore-ceilings",
         mistake: "a pool launches beyond its ceilings",
         test: converging::shared_ceilings_hold_while_launches_are_in_flight,

@@ -94,6 +94,7 @@ fn any_observed() -> impl Strategy<Value = ObservedPool> {
             let failures =
                 failures.into_iter().map(|(n, seconds)| failure(&format!("f-{n}"), seconds));
             ObservedPool {
+                unreadable: 0,
                 instances,
                 launches: launches.collect(),
                 failures: failures.collect(),

@@ -13,7 +13,7 @@ use super::fixtures::{
     HOUR, MARGIN, claim, idle, intent, job, moved, newborn, record, registered, reserve, returned,
     step, stored, warmed, winners, withdrawn,
 };
-use crate::contract::{Harness, answered, landed, lost, won};
+use crate::contract::{Harness, all_of, answered, landed, lost, won};
 
 /// The number of processes that claim one instance at once.
 const CLAIMERS: usize = 64;
@@ -41,7 +41,7 @@ pub async fn exactly_one_of_many_claimers_wins<H: Harness<Port: Ledger>>(harness
         assert!(
             matches!(&won.state, State::Claimed { claim, .. } if *claim == writes[*winner].claim)
         );
-        let owned = answered(ledger.owned_by(&writes[*winner].owner).await);
+        let owned = all_of(ledger.owned_by(&writes[*winner].owner).await);
         assert!(owned.contains(won), "round {round}: the winner is not in its owner's directory");
     }
 }

@@ -13,20 +13,20 @@ use super::fixtures::{
     HOUR, claim, class, condemned, idle, intent, job, newborn, pool, record, registered, reserve,
     returned, step, warmed, withdrawn,
 };
-use crate::contract::{Harness, answered, won};
+use crate::contract::{Harness, all_of, won};
 
 /// Fails if a directory misses this record.
 async fn is_listed(ledger: &impl Ledger, record: &Record, when: &str) {
     if let Some(owner) = record.state.listed_under() {
-        let owned = answered(ledger.owned_by(owner).await);
+        let owned = all_of(ledger.owned_by(owner).await);
         assert!(owned.contains(record), "{when}: {owner} misses {}", record.id);
     }
     if let Some(advert) = record.advert() {
-        let idle = answered(ledger.idle_in(&record.facts.class).await);
+        let idle = all_of(ledger.idle_in(&record.facts.class).await);
         assert!(idle.contains(&advert), "{when}: the class misses {}", record.id);
     }
     if let Some(pool) = &record.facts.pool {
-        let standing = answered(ledger.standing_by(pool).await);
+        let standing = all_of(ledger.standing_by(pool).await);
         assert!(standing.contains(record), "{when}: the pool misses {}", record.id);
     }
 }
@@ -73,9 +73,9 @@ pub async fn a_releasing_instance_is_listed_under_its_owner<H: Harness<Port: Led
     let (ledger, now, owner) = (harness.port(), harness.now(), job("j-1"));
     let claimed = won(ledger.claim(&claim(&idle, &owner, "n-1", now)).await);
     let leaving = step(ledger, &claimed, &withdrawn(&claimed, &owner, now)).await;
-    assert!(answered(harness.another_process().owned_by(&owner).await).contains(&leaving));
+    assert!(all_of(harness.another_process().owned_by(&owner).await).contains(&leaving));
     step(ledger, &leaving, &returned(leaving.generation, now)).await;
-    let left = answered(ledger.owned_by(&owner).await);
+    let left = all_of(ledger.owned_by(&owner).await);
     assert!(H::WEAK || left.is_empty(), "{left:?}");
 }
 
@@ -89,7 +89,7 @@ pub async fn the_class_directory_lists_the_oldest_first<H: Harness<Port: Ledger>
         let at = now.after(Duration::from_secs(seconds));
         step(ledger, &created, &warmed(at, at.after(HOUR))).await;
     }
-    let listed = answered(ledger.idle_in(&class()).await);
+    let listed = all_of(ledger.idle_in(&class()).await);
     let ids: Vec<_> = listed.iter().map(|advert| advert.id.as_str()).collect();
     assert_eq!(ids, ["i-2", "i-1", "i-3"]);
 }
@@ -97,10 +97,10 @@ pub async fn the_class_directory_lists_the_oldest_first<H: Harness<Port: Ledger>
 /// A directory's advert equals the record's own advert, so that a claim needs no read.
 pub async fn an_advert_equals_its_record<H: Harness<Port: Ledger>>(harness: H) {
     let idle = idle(&harness, "i-1").await;
-    let listed = answered(harness.port().idle_in(&class()).await);
+    let listed = all_of(harness.port().idle_in(&class()).await);
     assert_eq!(listed, [idle.advert().expect("it is idle and shared")]);
     let unknown = bullpen_core::ids::ClassName::new("unknown");
-    assert_eq!(answered(harness.port().idle_in(&unknown).await), []);
+    assert_eq!(all_of(harness.port().idle_in(&unknown).await), []);
 }
 
 /// A pool finds its instances in every live state, under every owner.
@@ -114,12 +114,12 @@ pub async fn a_pool_finds_everything_it_launched<H: Harness<Port: Ledger>>(harne
     let taken = won(ledger.claim(&claim(&taken, &owner, "n", now)).await);
     let ending = idle(&harness, "i-4").await;
     let ending = step(ledger, &ending, &condemned(now)).await;
-    let standing = answered(ledger.standing_by(&pool()).await);
+    let standing = all_of(ledger.standing_by(&pool()).await);
     for record in [idle_one, created, taken, ending] {
         assert!(standing.contains(&record), "the pool misses {record:?}");
     }
     let unknown = bullpen_core::ids::PoolName::new("unknown");
-    assert_eq!(answered(ledger.standing_by(&unknown).await), []);
+    assert_eq!(all_of(ledger.standing_by(&unknown).await), []);
 }
 
 /// Directories have no pages: one call lists all entries.
@@ -133,10 +133,10 @@ pub async fn directories_list_more_than_a_page<H: Harness<Port: Ledger>>(harness
         let created = record(ledger, &newborn(&format!("i-{number}"), &under, now)).await;
         idle.push(step(ledger, &created, &warmed(now, now.after(HOUR))).await);
     }
-    assert_eq!(answered(ledger.idle_in(&class()).await).len(), idle.len());
-    assert_eq!(answered(ledger.standing_by(&pool()).await).len(), idle.len());
+    assert_eq!(all_of(ledger.idle_in(&class()).await).len(), idle.len());
+    assert_eq!(all_of(ledger.standing_by(&pool()).await).len(), idle.len());
     for record in &idle {
         won(ledger.claim(&claim(record, &owner, record.id.as_str(), now)).await);
     }
-    assert_eq!(answered(ledger.owned_by(&owner).await).len(), idle.len());
+    assert_eq!(all_of(ledger.owned_by(&owner).await).len(), idle.len());
 }

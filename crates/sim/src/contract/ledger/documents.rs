@@ -7,7 +7,7 @@ use bullpen_core::ports::{Document, Ledger};
 use futures_util::future::join_all;
 
 use super::fixtures::winners;
-use crate::contract::{Harness, answered, landed, lost, won};
+use crate::contract::{Harness, all_of, answered, landed, lost, won};
 
 fn document(collection: &str, name: &str, body: &str) -> Document {
     Document {
@@ -66,7 +66,7 @@ pub async fn a_collection_lists_its_own_documents<H: Harness<Port: Ledger>>(harn
         won(ledger.write_document(None, &document("many", &format!("{number:03}"), "")).await);
     }
     let names = async |collection: &str| -> Vec<String> {
-        let found = answered(harness.another_process().documents(collection).await);
+        let found = all_of(harness.another_process().documents(collection).await);
         found.into_iter().map(|document| document.name).collect()
     };
     assert_eq!(names("a").await, ["1", "10", "2"]);

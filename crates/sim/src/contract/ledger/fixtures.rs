@@ -14,7 +14,9 @@ use bullpen_core::ids::{
 use bullpen_core::instance::AfterWarmUp;
 use bullpen_core::instance::{Authority, EndReason, InstanceEvent, InstanceFacts, Owner, Record};
 use bullpen_core::mailbox::{Inbox, Order, Withdrawal, WithdrawalMode, prove_unexposed};
-use bullpen_core::ports::{ClaimWrite, Fault, JobRow, Ledger, Page, Recorded, Reserved, Written};
+use bullpen_core::ports::{
+    ClaimWrite, Fault, JobRow, Ledger, Listing, Page, Recorded, Reserved, Written,
+};
 use bullpen_core::time::Timestamp;
 
 use crate::contract::{Harness, answered, won};
@@ -201,18 +203,26 @@ pub(super) fn row(job: &str, now: Timestamp) -> JobRow {
     }
 }
 
-/// Every item of a listing, page by page. Too many pages are a failure instead of a hang.
+/// Every item of a listing, page by page; all must be readable.
 pub(super) async fn all_pages<T>(
     turn: impl AsyncFn(Option<String>) -> Result<Page<T>, Fault>,
 ) -> Vec<T> {
+    answered(every_page(turn).await.complete())
+}
+
+/// A listing, page by page. Too many pages are a failure instead of a hang.
+pub(super) async fn every_page<T>(
+    turn: impl AsyncFn(Option<String>) -> Result<Page<T>, Fault>,
+) -> Listing<T> {
     const PAGES_MAX: usize = 1_000;
-    let (mut items, mut next) = (Vec::new(), None);
+    let (mut listing, mut next) = (Listing::from(Vec::new()), None);
     for _ in 0..PAGES_MAX {
         let page = answered(turn(next).await);
-        items.extend(page.items);
+        listing.items.extend(page.items);
+        listing.unreadable.extend(page.unreadable);
         match page.next {
             Some(cursor) => next = Some(cursor),
-            None => return items,
+            None => return listing,
         }
     }
     panic!("a listing of more than {PAGES_MAX} pages");

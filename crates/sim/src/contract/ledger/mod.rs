@@ -12,6 +12,7 @@ mod reservations;
 mod rows;
 mod swaps;
 mod sweeps;
+mod unreadable;
 mod writes;
 
 pub use claims::*;
@@ -22,6 +23,7 @@ pub use reservations::*;
 pub use rows::*;
 pub use swaps::*;
 pub use sweeps::*;
+pub use unreadable::*;
 pub use writes::*;
 
 /// One test per case of the ledger's contract.
@@ -86,6 +88,11 @@ macro_rules! ledger_contract {
                 a_document_is_written_only_over_the_revision_read,
                 of_many_first_documents_one_is_stored,
                 a_collection_lists_its_own_documents,
+                an_unreadable_record_hides_no_other,
+                an_unreadable_record_hides_no_other_of_its_owner,
+                an_unreadable_intent_hides_no_other,
+                an_unreadable_row_hides_no_other,
+                an_unreadable_document_hides_no_other,
             ]
         );
     };

@@ -6,7 +6,7 @@ use bullpen_core::instance::Record;
 use bullpen_core::ports::{JobRow, Ledger, RowSwap, Swap};
 
 use super::fixtures::{HOUR, claim, condemned, idle, job, moved, row, running, step, stored};
-use crate::contract::{Harness, answered, landed, lost, won};
+use crate::contract::{Harness, all_of, answered, landed, lost, won};
 
 /// Two running instances with the rows of their jobs.
 async fn pair<H: Harness<Port: Ledger>>(harness: &H) -> Swap {
@@ -48,7 +48,7 @@ pub async fn a_swap_exchanges_owners_and_rows<H: Harness<Port: Ledger>>(harness:
         assert_eq!(now.state.owner(), Some(&owner));
         assert_eq!(now.generation, before.generation);
         assert!(now.revision > before.revision);
-        assert!(answered(ledger.owned_by(&owner).await).contains(now));
+        assert!(all_of(ledger.owned_by(&owner).await).contains(now));
     }
     for (now, half) in rows.iter().zip(&swap.rows) {
         let now = now.as_ref().expect("both rows exist");

@@ -14,7 +14,9 @@ use std::time::Duration;
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, Zone};
-use bullpen_core::ports::{Fault, Fleet, Launched, Machine, Site, StartOutcome, StopOrder, Tag};
+use bullpen_core::ports::{
+    Fault, Fleet, Launched, Listing, Machine, Site, StartOutcome, StopOrder, Tag,
+};
 use bullpen_core::rates::{Budget, FleetCall, Rates};
 use bullpen_core::time::Timestamp;
 
@@ -135,6 +137,12 @@ impl FleetModel {
     pub fn lose(&self, id: &InstanceId) {
         let now = self.clock.true_now();
         self.state().end(id, now, FleetEvent::Lost);
+    }
+
+    /// Makes a machine's file unreadable, as a newer program would, or readable again.
+    pub fn write_as(&self, id: &InstanceId, newer: bool) {
+        let unreadable = &mut self.state().unreadable;
+        let _ = if newer { unreadable.insert(id.clone()) } else { unreadable.remove(id) };
     }
 
     /// A machine switches itself off.
@@ -261,11 +269,17 @@ impl Fleet for FleetModel {
 
     fn terminate(&self, ids: &[InstanceId]) -> impl Future<Output = Result<(), Fault>> + Send {
         let ids = ids.to_vec();
-        self.ask(FleetCall::Terminate, ids.len(), move |model, state| {
+        let ended = self.ask(FleetCall::Terminate, ids.len(), move |model, state| {
+            let mut unreadable = None;
             for id in &ids {
-                state.end(id, model.clock.true_now(), FleetEvent::Terminated);
+                match state.readable(id) {
+                    Ok(()) => state.end(id, model.clock.true_now(), FleetEvent::Terminated),
+                    Err(bad) => unreadable = Some(bad.fault()),
+                }
             }
-        })
+            unreadable.map_or(Ok(()), Err)
+        });
+        async { ended.await? }
     }
 
     fn tag(&self, ids: &[InstanceId], tag: Tag) -> impl Future<Output = Result<(), Fault>> + Send {
@@ -277,23 +291,26 @@ impl Fleet for FleetModel {
         })
     }
 
-    fn list(&self) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send {
+    fn list(&self) -> impl Future<Output = Result<Listing<Machine>, Fault>> + Send {
         self.ask(FleetCall::Describe, 0, |model, state| {
-            state.visible(model.clock.true_now()).cloned().collect()
+            state
+                .visible(model.clock.true_now())
+                .map(|machine| state.readable(&machine.id).map(|()| machine.clone()))
+                .collect()
         })
     }
 
     fn describe(
         &self,
         ids: &[InstanceId],
-    ) -> impl Future<Output = Result<Vec<Machine>, Fault>> + Send {
+    ) -> impl Future<Output = Result<Listing<Machine>, Fault>> + Send {
         let ids = ids.to_vec();
         self.ask(FleetCall::Describe, 0, move |model, state| {
             let now = model.clock.true_now();
             ids.iter()
                 .filter_map(|id| state.entries.get(id))
                 .filter(|entry| entry.visible_at <= now)
-                .map(|entry| entry.machine.clone())
+                .map(|entry| state.readable(&entry.machine.id).map(|()| entry.machine.clone()))
                 .collect()
         })
     }

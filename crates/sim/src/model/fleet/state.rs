@@ -11,12 +11,15 @@ use std::time::Duration;
 use bullpen_core::class::{Architecture, Usage};
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, IntentId, MailboxKey, Zone};
-use bullpen_core::ports::{Fault, Launched, Machine, MachineState, StartOutcome, Tag, Tags};
+use bullpen_core::ports::{
+    Fault, ItemKind, Launched, Machine, MachineState, StartOutcome, Tag, Tags, Unreadable,
+};
 use bullpen_core::rates::{Budget, FleetCall, Rates};
 use bullpen_core::time::Timestamp;
 use tokio::sync::watch;
 
 use super::Delays;
+use crate::model::ledger::NEWER;
 use crate::wire::Wire;
 
 /// A machine type of the model's catalogue: name, vCPU, MiB.
@@ -105,6 +108,8 @@ impl FleetEntry {
 #[derive(Default)]
 pub struct FleetState {
     pub(super) entries: BTreeMap<InstanceId, FleetEntry>,
+    /// Machines with a file that a newer program has written.
+    pub(super) unreadable: BTreeSet<InstanceId>,
     launches: BTreeMap<IntentId, Launched>,
     pub(super) depleted: BTreeSet<Offering>,
     pub(super) capacity_left: Option<u32>,
@@ -128,6 +133,15 @@ impl fmt::Debug for FleetState {
 }
 
 impl FleetState {
+    /// Whether this program can read the machine's file.
+    pub(super) fn readable(&self, id: &InstanceId) -> Result<(), Unreadable> {
+        if !self.unreadable.contains(id) {
+            return Ok(());
+        }
+        let version = format!("{{\"v\":{NEWER}}}");
+        Err(Unreadable::of(ItemKind::Machine, id, &version, "its file is of another version"))
+    }
+
     /// Counts a call that arrived, or refuses it.
     pub(super) fn admit(
         &mut self,

@@ -18,7 +18,8 @@ use bullpen_core::instance::{Owner, Record};
 use bullpen_core::lease::Lease;
 use bullpen_core::message::Advert;
 use bullpen_core::ports::{
-    ClaimWrite, Document, Fault, JobRow, Ledger, Page, Recorded, Reserved, Swap, WaitingAt, Written,
+    ClaimWrite, Document, Fault, ItemKind, JobRow, Ledger, Listing, Page, Recorded, Reserved, Swap,
+    WaitingAt, Written,
 };
 use bullpen_core::time::Timestamp;
 
@@ -28,11 +29,13 @@ use crate::wire::{Reply, Wire};
 
 mod directories;
 mod documents;
+mod foreign;
 mod reservations;
 mod rows;
 mod state;
 mod sweeps;
 
+pub use foreign::NEWER;
 pub use state::{LedgerObserver, LedgerState, LedgerWrite};
 
 /// One process's handle on a world's ledger.
@@ -99,6 +102,22 @@ impl LedgerModel {
         locked(&self.state).read(id)
     }
 
+    /// Makes an item unreadable, as a newer program would, or readable again.
+    pub fn write_as(&self, kind: ItemKind, key: &str, newer: bool) {
+        locked(&self.state).write_as(self.clock.true_now(), kind, key, newer);
+    }
+
+    /// Rewrites the version in a row's body, which only the engine reads; false without such a row.
+    pub fn reword_row(&self, job: &JobId, newer: bool) -> bool {
+        locked(&self.state).reword_row(self.clock.true_now(), job, newer)
+    }
+
+    /// Rewrites the version in a document's body, which only the engine reads; false without such a
+    /// document.
+    pub fn reword(&self, collection: &str, name: &str, newer: bool) -> bool {
+        locked(&self.state).reword(self.clock.true_now(), (collection, name), newer)
+    }
+
     /// A stored document, without a call.
     pub fn document_now(&self, collection: &str, name: &str) -> Option<Document> {
         locked(&self.state).document(collection, name)
@@ -126,6 +145,25 @@ impl LedgerModel {
         written(self.trip(effect).await)
     }
 
+    /// A write that needs the stored item: an unreadable one refuses it.
+    async fn write_over<T: Send + 'static>(
+        &self,
+        kind: ItemKind,
+        key: String,
+        effect: impl FnOnce(&mut LedgerState, Timestamp) -> Written<T> + Send + 'static,
+    ) -> Result<Written<T>, Fault> {
+        self.wire.writes_to("ledger");
+        let checked = move |state: &mut LedgerState, now| {
+            state.checked(kind, key, ())?;
+            Ok(effect(state, now))
+        };
+        match self.trip(checked).await {
+            Reply::Answered(Ok(written)) => Ok(written),
+            Reply::Answered(Err(fault)) | Reply::Refused(fault) => Err(fault),
+            Reply::Lost => Ok(Written::Unknown),
+        }
+    }
+
     async fn ask<T: Send + 'static>(
         &self,
         effect: impl FnOnce(&mut LedgerState, Timestamp) -> T + Send + 'static,
@@ -146,12 +184,15 @@ impl LedgerModel {
 impl Ledger for LedgerModel {
     async fn read(&self, id: &InstanceId) -> Result<Option<Record>, Fault> {
         let id = id.clone();
-        self.ask(move |state, _| state.read(&id)).await
+        self.ask(move |state, _| state.checked(ItemKind::Record, &id, state.read(&id))).await?
     }
 
     async fn claim(&self, write: &ClaimWrite) -> Result<Written<Record>, Fault> {
         let write = write.clone();
-        self.write(move |state, now| state.claim(now, write)).await
+        self.write_over(ItemKind::Record, write.id.to_string(), move |state, now| {
+            state.claim(now, write)
+        })
+        .await
     }
 
     async fn replace(&self, seen: &Record, next: &Record) -> Result<Written<Record>, Fault> {
@@ -182,29 +223,49 @@ impl Ledger for LedgerModel {
         self.write(move |state, now| state.swap(now, &swap)).await
     }
 
-    async fn owned_by(&self, owner: &Owner) -> Result<Vec<Record>, Fault> {
+    async fn owned_by(&self, owner: &Owner) -> Result<Listing<Record>, Fault> {
         let owner = owner.clone();
-        self.ask(move |state, now| state.owned_by(now, &owner)).await
+        self.ask(move |state, now| {
+            let found = state.owned_by(now, &owner);
+            state.listed(ItemKind::Record, found, |record| record.id.clone())
+        })
+        .await
     }
 
-    async fn idle_in(&self, class: &ClassName) -> Result<Vec<Advert>, Fault> {
+    async fn idle_in(&self, class: &ClassName) -> Result<Listing<Advert>, Fault> {
         let class = class.clone();
-        self.ask(move |state, now| state.idle_in(now, &class)).await
+        self.ask(move |state, now| {
+            let found = state.idle_in(now, &class);
+            state.listed(ItemKind::Record, found, |advert| advert.id.clone())
+        })
+        .await
     }
 
-    async fn standing_by(&self, pool: &PoolName) -> Result<Vec<Record>, Fault> {
+    async fn standing_by(&self, pool: &PoolName) -> Result<Listing<Record>, Fault> {
         let pool = pool.clone();
-        self.ask(move |state, now| state.standing_by(now, &pool)).await
+        self.ask(move |state, now| {
+            let found = state.standing_by(now, &pool);
+            state.listed(ItemKind::Record, found, |record| record.id.clone())
+        })
+        .await
     }
 
     async fn due(&self, before: Timestamp, after: Option<&str>) -> Result<Page<Record>, Fault> {
         let after = sweeps::due_cursor(after)?;
-        self.sweep(move |state, then| state.due(then, before, after.as_ref())).await
+        self.sweep(move |state, then| {
+            let found = state.due(then, before, after.as_ref());
+            state.paged(ItemKind::Record, found, |record| record.id.clone())
+        })
+        .await
     }
 
     async fn live(&self, after: Option<&str>) -> Result<Page<Record>, Fault> {
         let after = after.map(InstanceId::new);
-        self.sweep(move |state, then| state.live(then, after.as_ref())).await
+        self.sweep(move |state, then| {
+            let found = state.live(then, after.as_ref());
+            state.paged(ItemKind::Record, found, |record| record.id.clone())
+        })
+        .await
     }
 
     async fn reserve(
@@ -213,7 +274,10 @@ impl Ledger for LedgerModel {
         ceilings: &[Ceiling],
     ) -> Result<Written<Reserved>, Fault> {
         let (intent, ceilings) = (intent.clone(), ceilings.to_vec());
-        self.write(move |state, now| Written::Won(state.reserve(now, intent, &ceilings))).await
+        self.write_over(ItemKind::Intent, intent.id.to_string(), move |state, now| {
+            Written::Won(state.reserve(now, intent, &ceilings))
+        })
+        .await
     }
 
     async fn used(&self, scopes: &[Scope]) -> Result<Vec<u32>, Fault> {
@@ -223,17 +287,24 @@ impl Ledger for LedgerModel {
 
     async fn intent(&self, id: &IntentId) -> Result<Option<Intent>, Fault> {
         let id = id.clone();
-        self.ask(move |state, _| state.intent(&id)).await
+        self.ask(move |state, _| state.checked(ItemKind::Intent, &id, state.intent(&id))).await?
     }
 
     async fn intents(&self, after: Option<&str>) -> Result<Page<Intent>, Fault> {
         let after = after.map(IntentId::new);
-        self.sweep(move |state, then| state.open_intents(then, after.as_ref())).await
+        self.sweep(move |state, then| {
+            let found = state.open_intents(then, after.as_ref());
+            state.paged(ItemKind::Intent, found, |intent| intent.id.clone())
+        })
+        .await
     }
 
     async fn record(&self, record: &Record) -> Result<Written<Recorded>, Fault> {
         let record = record.clone();
-        self.write(move |state, now| Written::Won(state.record(now, record))).await
+        self.write_over(ItemKind::Record, record.id.to_string(), move |state, now| {
+            Written::Won(state.record(now, record))
+        })
+        .await
     }
 
     async fn give_back(&self, seen: &Intent) -> Result<Written<()>, Fault> {
@@ -258,7 +329,7 @@ impl Ledger for LedgerModel {
 
     async fn row(&self, job: &JobId) -> Result<Option<JobRow>, Fault> {
         let job = job.clone();
-        self.ask(move |state, _| state.row(&job)).await
+        self.ask(move |state, _| state.checked(ItemKind::Row, &job, state.row(&job))).await?
     }
 
     async fn write_row(
@@ -267,7 +338,10 @@ impl Ledger for LedgerModel {
         row: &JobRow,
     ) -> Result<Written<JobRow>, Fault> {
         let row = row.clone();
-        self.write(move |state, now| state.write_row(now, seen, row)).await
+        self.write_over(ItemKind::Row, row.job.to_string(), move |state, now| {
+            state.write_row(now, seen, row)
+        })
+        .await
     }
 
     async fn waiting_repositories(&self, lane: &str) -> Result<Vec<Repository>, Fault> {
@@ -277,7 +351,11 @@ impl Ledger for LedgerModel {
 
     async fn waiting(&self, at: &WaitingAt, after: Option<&str>) -> Result<Page<JobRow>, Fault> {
         let (at, after) = (at.clone(), after.map(JobId::new));
-        self.ask(move |state, _| state.waiting(&at, after.as_ref())).await
+        self.ask(move |state, _| {
+            let found = state.waiting(&at, after.as_ref());
+            state.paged(ItemKind::Row, found, |row| row.job.clone())
+        })
+        .await
     }
 
     async fn rows_due(
@@ -286,12 +364,20 @@ impl Ledger for LedgerModel {
         after: Option<&str>,
     ) -> Result<Page<JobRow>, Fault> {
         let after = sweeps::rows_due_cursor(after)?;
-        self.sweep(move |state, then| state.rows_due(then, before, after.as_ref())).await
+        self.sweep(move |state, then| {
+            let found = state.rows_due(then, before, after.as_ref());
+            state.paged(ItemKind::Row, found, |row| row.job.clone())
+        })
+        .await
     }
 
     async fn document(&self, collection: &str, name: &str) -> Result<Option<Document>, Fault> {
         let (collection, name) = (collection.to_owned(), name.to_owned());
-        self.ask(move |state, _| state.document(&collection, &name)).await
+        self.ask(move |state, _| {
+            let key = format!("{collection}/{name}");
+            state.checked(ItemKind::Document, key, state.document(&collection, &name))
+        })
+        .await?
     }
 
     async fn write_document(
@@ -300,11 +386,20 @@ impl Ledger for LedgerModel {
         document: &Document,
     ) -> Result<Written<Document>, Fault> {
         let next = document.clone();
-        self.write(move |state, now| state.write_document(now, seen, next)).await
+        let key = format!("{}/{}", next.collection, next.name);
+        self.write_over(ItemKind::Document, key, move |state, now| {
+            state.write_document(now, seen, next)
+        })
+        .await
     }
 
-    async fn documents(&self, collection: &str) -> Result<Vec<Document>, Fault> {
+    async fn documents(&self, collection: &str) -> Result<Listing<Document>, Fault> {
         let collection = collection.to_owned();
-        self.ask(move |state, _| state.documents(&collection)).await
+        self.ask(move |state, _| {
+            let found = state.documents(&collection);
+            let key = |found: &Document| format!("{}/{}", found.collection, found.name);
+            state.listed(ItemKind::Document, found, key)
+        })
+        .await
     }
 }

@@ -19,6 +19,7 @@ use bullpen_core::time::Timestamp;
 
 use super::directories::Directories;
 use super::documents::Documents;
+use super::foreign::Foreign;
 use super::rows::Rows;
 use crate::model::Past;
 
@@ -93,6 +94,7 @@ pub struct LedgerState {
     pub(super) documents: Documents,
     /// How often a process listed a pool.
     pub(super) pool_listings: u64,
+    pub(super) foreign: Foreign,
     observer: Option<LedgerObserver>,
     pub(super) caller: Arc<str>,
 }
@@ -263,6 +265,13 @@ impl LedgerState {
             }
             self.tombstones.remove(&id);
         }
+    }
+
+    /// Changes the state without telling the observer.
+    pub(super) fn unobserved(&mut self, change: impl FnOnce(&mut Self)) {
+        let observer = self.observer.take();
+        change(self);
+        self.observer = observer;
     }
 
     pub(super) fn tell(&mut self, write: &LedgerWrite<'_>) {

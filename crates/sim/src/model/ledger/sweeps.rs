@@ -58,7 +58,8 @@ pub(super) fn page<K: Ord, T>(
     let more = found.len() > PAGE;
     found.truncate(PAGE);
     let next = found.last().filter(|_| more).map(|(key, _)| cursor(key));
-    Page { items: found.into_iter().map(|(_, item)| item).collect(), next }
+    let items: Vec<T> = found.into_iter().map(|(_, item)| item).collect();
+    Page::of(items.into(), next)
 }
 
 /// The items that changed since `then`, as they were at `then`.
