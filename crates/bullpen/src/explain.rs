@@ -114,8 +114,10 @@ pub(crate) async fn explain_job<P: Ports>(
     id: &JobId,
 ) -> Result<Option<(Job, Explanation)>, Fault> {
     let Some((row, job)) = row(stack, id).await? else { return Ok(None) };
-    let record = match job.keeps() {
-        Some(held) => stack.ports.ledger().read(&held.instance).await?,
+    // The machine that it runs on may be another job's.
+    let runs_on = job.runs_on().filter(|_| !job.is_over());
+    let record = match runs_on.or_else(|| job.keeps().map(|held| &held.instance)) {
+        Some(instance) => stack.ports.ledger().read(instance).await?,
         None => None,
     };
     let found = match &record {

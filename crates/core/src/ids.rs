@@ -142,8 +142,8 @@ macro_rules! counter {
 }
 
 counter! {
-    /// Raised by every change of an instance's owner, except a swap. Every assignment, report and
-    /// message carries it; a stale one is ignored.
+    /// Raised by every change of an instance's owner. Every assignment, report and message carries
+    /// it; a stale one is ignored.
     Generation,
     /// Raised by every write to a stored document: equal revisions mean no write in between.
     Revision,

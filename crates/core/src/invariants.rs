@@ -82,17 +82,8 @@ fn violation(invariant: Invariant, record: &Record, what: impl Into<String>) -> 
     Violation { invariant, instance: Some(record.id.clone()), what: what.into() }
 }
 
-/// Whether one write is a swap of owners: the only change of owner without a new generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteKind {
-    /// Any other write.
-    Ordinary,
-    /// One of the two halves of a swap.
-    Swap,
-}
-
 /// Checks one ledger write.
-pub fn on_write(before: Option<&Record>, after: &Record, kind: WriteKind) -> Result<(), Violation> {
+pub fn on_write(before: Option<&Record>, after: &Record) -> Result<(), Violation> {
     let Some(before) = before else {
         return match after.state {
             State::Created { .. } => Ok(()),
@@ -103,11 +94,11 @@ pub fn on_write(before: Option<&Record>, after: &Record, kind: WriteKind) -> Res
             )),
         };
     };
-    one_owner(before, after, kind)?;
+    one_owner(before, after)?;
     protected(before, after)
 }
 
-fn one_owner(before: &Record, after: &Record, kind: WriteKind) -> Result<(), Violation> {
+fn one_owner(before: &Record, after: &Record) -> Result<(), Violation> {
     let wrong = |what: String| Err(violation(Invariant::OneOwner, after, what));
     if before.facts != after.facts {
         return wrong("the machine's facts changed".into());
@@ -124,19 +115,19 @@ fn one_owner(before: &Record, after: &Record, kind: WriteKind) -> Result<(), Vio
     let owner_changed = before.state.owner() != after.state.owner();
     let claim_changed = claim_of(before) != claim_of(after) && claim_of(after).is_some();
     let fenced = after.generation > before.generation;
-    match kind {
-        WriteKind::Ordinary if (owner_changed || claim_changed) && !fenced => wrong(format!(
+    if (owner_changed || claim_changed) && !fenced {
+        return wrong(format!(
             "owner changed from {} to {} at the same generation {}",
             owner_text(before),
             owner_text(after),
             after.generation
-        )),
-        WriteKind::Ordinary if both_owned(before, after) && owner_changed => {
-            wrong(format!("passed from {} straight to {}", owner_text(before), owner_text(after)))
-        }
-        WriteKind::Swap if fenced => wrong("a swap raised the generation".into()),
-        WriteKind::Ordinary | WriteKind::Swap => Ok(()),
+        ));
     }
+    if both_owned(before, after) && owner_changed {
+        let (from, to) = (owner_text(before), owner_text(after));
+        return wrong(format!("passed from {from} straight to {to}"));
+    }
+    Ok(())
 }
 
 fn claim_of(record: &Record) -> Option<&str> {

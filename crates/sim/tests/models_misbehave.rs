@@ -147,8 +147,8 @@ async fn an_observer_sees_every_write_that_landed_even_without_an_answer() {
     let notes = Arc::clone(&seen);
     ledger.set_observer(Box::new(move |write| {
         notes.lock().unwrap().push(match write {
-            LedgerWrite::Record { before, after, kind, .. } => {
-                on_write(*before, after, *kind).unwrap();
+            LedgerWrite::Record { before, after, .. } => {
+                on_write(*before, after).unwrap();
                 after.state.name().as_str()
             }
             LedgerWrite::Reserved { .. } => "reserved",

@@ -18,7 +18,7 @@ use bullpen_core::instance::{Owner, Record};
 use bullpen_core::lease::Lease;
 use bullpen_core::message::Advert;
 use bullpen_core::ports::{
-    ClaimWrite, Clock, Document, Fault, JobRow, Ledger, Listing, Page, Recorded, Reserved, Swap,
+    ClaimWrite, Clock, Document, Fault, JobRow, Ledger, Listing, Page, Recorded, Reserved,
     WaitingAt, Written,
 };
 use bullpen_core::time::Timestamp;
@@ -34,7 +34,6 @@ mod leases;
 mod listing;
 mod records;
 mod rows;
-mod swap;
 mod write;
 
 /// The ledger of one stack.
@@ -77,10 +76,6 @@ impl<C: Clock> Ledger for DynamoLedger<C> {
         must(!tombstone.state.is_live(), "only a tombstone is buried")?;
         let _counting = self.counting.lock().await;
         creation::bury(&self.table, seen.revision, tombstone).await
-    }
-
-    async fn swap(&self, swap: &Swap) -> Result<Written<()>, Fault> {
-        swap::swap(&self.table, swap).await
     }
 
     async fn owned_by(&self, owner: &Owner) -> Result<Listing<Record>, Fault> {

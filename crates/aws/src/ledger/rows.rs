@@ -4,9 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use aws_sdk_dynamodb::types::Put;
 use bullpen_core::ids::{JobId, Repository, Revision};
-use bullpen_core::ports::{Fault, ItemKind, JobRow, Page, RowSwap, WaitingAt, Written};
+use bullpen_core::ports::{Fault, ItemKind, JobRow, Page, WaitingAt, Written};
 use bullpen_core::time::Timestamp;
 use futures_util::future::try_join_all;
 
@@ -65,18 +64,6 @@ pub(super) async fn write(
 ) -> Result<Written<JobRow>, Fault> {
     let next = JobRow { revision: seen.unwrap_or_default().next(), ..row.clone() };
     Ok(landed(&put(table, item(&next), seen).await?, next))
-}
-
-/// Replaces a row that still has its seen revision, as a part of a transaction.
-pub(super) fn replacing(table: &Table, part: &RowSwap) -> Put {
-    let next = JobRow { revision: part.seen.next(), ..part.row.clone() };
-    Put::builder()
-        .table_name(&table.name)
-        .set_item(Some(item(&next)))
-        .condition_expression("rev = :seen")
-        .expression_attribute_values(":seen", n(part.seen))
-        .build()
-        .expect(BUILT)
 }
 
 /// The repositories with rows in a lane.

@@ -30,6 +30,19 @@ pub(super) fn now(subject: &ExplainInput<'_>) -> String {
             Some(lane) => format!("it waits for {}", lane_words(lane)),
         },
         JobState::Assigning { .. } => "a worker is getting a machine for it".to_owned(),
+        JobState::Assigned { .. } | JobState::Elsewhere
+            if let (Some(machine), Some(runner)) = (job.runs_on(), job.known.runner()) =>
+        {
+            format!("it runs on machine {machine} as runner {runner}")
+        }
+        JobState::Assigned { .. }
+            if let (Some(taker), JobPhase::Queued) = (&job.taken_by, job.known.phase()) =>
+        {
+            format!(
+                "GitHub gave its runner to job {taker}: it waits for that job's runner, or for \
+                 another"
+            )
+        }
         JobState::Assigned { held, .. } => {
             let (machine, runner) = (&held.instance, &held.runner);
             let what = if job.known.phase() >= JobPhase::Started {
@@ -82,6 +95,10 @@ pub(super) fn next(subject: &ExplainInput<'_>) -> NextStep {
         JobState::Assigned { .. } if job.known.phase() >= JobPhase::Started => {
             then("its machine is taken back when it is over", None)
         }
+        JobState::Assigned { .. } if job.taken_by.is_some() => then(
+            "GitHub gives it to a runner that is left, or it is served again",
+            subject.next_look,
+        ),
         JobState::Assigned { .. } if is_listening(subject) => {
             then("GitHub gives the job to its runner, or is asked why not", subject.next_look)
         }

@@ -127,7 +127,7 @@ fn not_before_its_runner(
     let is_ready = |event: &&TimelineEvent| {
         matches!(&event.what, TimelineKind::Step(JobStep::Assigned { .. } | JobStep::Listens))
     };
-    // A job that exchanged machines began on a runner that was not its own yet.
+    // A job that runs on another job's machine began on a runner that was not its own.
     let exchanged = |event: &TimelineEvent| {
         matches!(
             &event.what,
@@ -319,10 +319,10 @@ fn step_words(step: &JobStep) -> String {
         JobStep::Assigned { how, instance: None } => format!("has a machine, {}", how_words(*how)),
         JobStep::Listens => "its runner listened for jobs".to_owned(),
         JobStep::Exchanged { instance } => {
-            format!("GitHub mixed two runners up: it exchanged machines, and has {instance}")
+            format!("GitHub gave it to the runner of another job: it runs on machine {instance}")
         }
         JobStep::Adopted { instance } => {
-            format!("was found on machine {instance}, and now owns it")
+            format!("machine {instance} was kept for the job whose runner it had")
         }
         JobStep::Told => "its author was told at the commit".to_owned(),
         JobStep::RunCancelled => "its run was cancelled".to_owned(),

@@ -161,18 +161,6 @@ pub enum InstanceEvent {
         /// The new deadline.
         deadline: Timestamp,
     },
-    /// GitHub gave this runner's job to another of our runners; both records exchange owners.
-    Swapped {
-        /// The former owner.
-        from: Owner,
-        /// The new owner.
-        to: Owner,
-        /// The trust group of the other machine. If it differs from this machine's, this machine is
-        /// never used again.
-        trust: Option<TrustGroup>,
-        /// The generation that the writer read.
-        generation: Generation,
-    },
     /// A writer takes the machine back from its owner.
     Withdrawn {
         /// What entitles the writer.
@@ -226,7 +214,6 @@ impl InstanceEvent {
             Self::Renewed { .. } => "renewed",
             Self::Registered { .. } => "registered",
             Self::Extended { .. } => "extended",
-            Self::Swapped { .. } => "swapped",
             Self::Withdrawn { .. } => "withdrawn",
             Self::Returned { .. } => "returned",
             Self::Condemned { .. } => "condemned",

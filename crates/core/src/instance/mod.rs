@@ -324,7 +324,8 @@ pub struct Record {
     pub uses: u32,
     /// The trust group whose code may have run on it last; absent if none can have run.
     pub trust: Option<TrustGroup>,
-    /// Whether code of another group may have run on it too. Such a machine is never used again.
+    /// Whether code of another group may have run on it too: an earlier version let two machines
+    /// change owners. Such a machine is never used again.
     #[serde(default)]
     pub tainted: bool,
 }

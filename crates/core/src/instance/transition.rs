@@ -29,9 +29,7 @@ impl Record {
             | InstanceEvent::FoundRunning { .. }
             | InstanceEvent::StopAgain { .. }
             | InstanceEvent::FoundStopped { .. } => next.standby_event(event)?,
-            InstanceEvent::Registered { .. }
-            | InstanceEvent::Extended { .. }
-            | InstanceEvent::Swapped { .. } => {
+            InstanceEvent::Registered { .. } | InstanceEvent::Extended { .. } => {
                 next.tenure_event(event)?;
             }
             InstanceEvent::Withdrawn { .. }
@@ -171,32 +169,9 @@ impl Record {
                 *deadline =
                     if sabotage!("beats-extend-the-hard-cap") { later } else { later.min(*cap) };
             }
-            (
-                State::Running { owner, .. },
-                InstanceEvent::Swapped { from, to, trust, generation },
-            ) => {
-                owned_by(owner, from)?;
-                fenced(self.generation, *generation)?;
-                *owner = to.clone();
-                self.tainted |= *trust != self.trust;
-            }
             (state, event) => return Err(illegal(state, event)),
         }
         Ok(())
-    }
-
-    /// This record after it exchanged owners with `other`, both running.
-    pub fn swapped_with(&self, other: &Self) -> Result<Self, InstanceRefusal> {
-        let owner = |record: &Self| match &record.state {
-            State::Running { owner, .. } => Ok(owner.clone()),
-            state => Err(InstanceRefusal::Illegal { state: state.name(), event: "swapped" }),
-        };
-        self.on(&InstanceEvent::Swapped {
-            from: owner(self)?,
-            to: owner(other)?,
-            trust: other.trust.clone(),
-            generation: self.generation,
-        })
     }
 
     fn run_for(&mut self, owner: Owner, at: Timestamp, deadline: Timestamp, cap: Timestamp) {

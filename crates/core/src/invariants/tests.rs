@@ -22,14 +22,14 @@ fn write(before: &Record, state: State, generations: u64) -> Record {
     after
 }
 
-fn broken(before: &Record, after: &Record, kind: WriteKind) -> Invariant {
-    on_write(Some(before), after, kind).unwrap_err().invariant
+fn broken(before: &Record, after: &Record) -> Invariant {
+    on_write(Some(before), after).unwrap_err().invariant
 }
 
 #[test]
 fn a_record_begins_as_created() {
-    on_write(None, &record(created(job_owner())), WriteKind::Ordinary).unwrap();
-    let error = on_write(None, &record(idle(Tier::Hot)), WriteKind::Ordinary).unwrap_err();
+    on_write(None, &record(created(job_owner()))).unwrap();
+    let error = on_write(None, &record(idle(Tier::Hot))).unwrap_err();
     assert_eq!(error.to_string(), "invariant 3 (OneOwner) on i-1: a record begins as idle");
 }
 
@@ -37,7 +37,7 @@ fn a_record_begins_as_created() {
 fn facts_revisions_generations_and_tombstones_never_go_back() {
     let before = record(running(job_owner()));
     let good = write(&before, running(job_owner()), 0);
-    on_write(Some(&before), &good, WriteKind::Ordinary).unwrap();
+    on_write(Some(&before), &good).unwrap();
 
     let mut facts = good.clone();
     facts.facts.vcpu += 1;
@@ -45,26 +45,23 @@ fn facts_revisions_generations_and_tombstones_never_go_back() {
     let mut fallen = good.clone();
     fallen.generation.0 -= 1;
     for after in [facts, stale, fallen] {
-        assert_eq!(broken(&before, &after, WriteKind::Ordinary), Invariant::OneOwner);
+        assert_eq!(broken(&before, &after), Invariant::OneOwner);
     }
     let why = EndReason::Operator;
     let tombstone = record(State::Terminated { why, at: at(0), forget_at: at(9) });
     let risen = write(&tombstone, idle(Tier::Hot), 1);
-    assert_eq!(broken(&tombstone, &risen, WriteKind::Ordinary), Invariant::OneOwner);
+    assert_eq!(broken(&tombstone, &risen), Invariant::OneOwner);
 }
 
 #[test]
-fn an_owner_changes_only_with_a_new_generation_or_in_a_swap() {
+fn an_owner_changes_only_with_a_new_generation_and_after_a_release() {
     let before = record(running(job_owner()));
-    let swapped = write(&before, running(request_owner()), 0);
-    assert_eq!(broken(&before, &swapped, WriteKind::Ordinary), Invariant::OneOwner);
-    on_write(Some(&before), &swapped, WriteKind::Swap).unwrap();
+    let passed = write(&before, running(request_owner()), 0);
+    assert_eq!(broken(&before, &passed), Invariant::OneOwner);
     let raised = write(&before, running(request_owner()), 1);
-    for kind in [WriteKind::Ordinary, WriteKind::Swap] {
-        assert_eq!(broken(&before, &raised, kind), Invariant::OneOwner, "{kind:?}");
-    }
+    assert_eq!(broken(&before, &raised), Invariant::OneOwner);
     let released = write(&before, idle(Tier::Released), 0);
-    assert_eq!(broken(&before, &released, WriteKind::Ordinary), Invariant::OneOwner);
+    assert_eq!(broken(&before, &released), Invariant::OneOwner);
 }
 
 #[test]
@@ -75,16 +72,16 @@ fn a_claim_is_taken_over_only_with_a_new_generation() {
     };
     let claim = ClaimId::new("claim-2");
     let state = State::Claimed { owner, claim, tier, trusted_before, lease };
-    on_write(Some(&before), &write(&before, state.clone(), 1), WriteKind::Ordinary).unwrap();
+    on_write(Some(&before), &write(&before, state.clone(), 1)).unwrap();
     let same = write(&before, state, 0);
-    assert_eq!(broken(&before, &same, WriteKind::Ordinary), Invariant::OneOwner);
+    assert_eq!(broken(&before, &same), Invariant::OneOwner);
 }
 
 #[test]
 fn a_claimed_or_running_machine_ends_only_for_the_reasons_that_may() {
     let ended = |before: &Record, why, since| {
         let after = write(before, State::Terminating { why, since }, 1);
-        on_write(Some(before), &after, WriteKind::Ordinary).map_err(|error| error.invariant)
+        on_write(Some(before), &after).map_err(|error| error.invariant)
     };
     let (claimed, running) =
         (record(claimed(job_owner(), Tier::Hot)), record(running(job_owner())));

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::{AfterJob, Job, JobMachine, JobState, JobStepAt, Lane, MachineSource, Reason, Setback};
-use crate::ids::{ClaimId, JobId};
+use crate::ids::{ClaimId, InstanceId, JobId, RunnerName};
 use crate::time::Timestamp;
 
 /// An action of the service on a job. Each event carries its writer's authority: the worker's
@@ -76,16 +76,22 @@ pub enum JobEvent {
         /// When to try again.
         not_before: Timestamp,
     },
-    /// GitHub gave it to the runner of another job of ours; the two exchange machines.
-    Swapped {
-        /// Its machine until now.
-        from: JobMachine,
-        /// Its machine from now on.
-        to: JobMachine,
+    /// GitHub started another job of ours on its runner.
+    Taken {
+        /// The runner.
+        runner: RunnerName,
+        /// The other job.
+        by: JobId,
+    },
+    /// GitHub started it on the runner of another job.
+    RunsOn {
+        /// The machine of that runner.
+        instance: InstanceId,
         /// Now.
         at: Timestamp,
     },
-    /// It runs on a machine of ours and has none: it gets that machine.
+    /// It runs, or ran, on another job's machine, and its worker has a machine for it all the same:
+    /// a third job waits for that machine.
     Adopted {
         /// The machine.
         held: JobMachine,
@@ -124,6 +130,8 @@ pub enum JobEvent {
     Judged {
         /// The machine.
         held: JobMachine,
+        /// The job that ran there instead, as the writer read it in the row.
+        taken_by: Option<JobId>,
         /// What happens to it.
         after: AfterJob,
     },
@@ -149,7 +157,8 @@ impl JobEvent {
             Self::Assigned { .. } => "assigned",
             Self::SetBack { .. } => "set-back",
             Self::Freed { .. } => "freed",
-            Self::Swapped { .. } => "swapped",
+            Self::Taken { .. } => "taken",
+            Self::RunsOn { .. } => "runs-on",
             Self::Adopted { .. } => "adopted",
             Self::Failed { .. } => "failed",
             Self::Dismissed { .. } => "dismissed",

@@ -69,10 +69,13 @@ pub struct Job {
     /// gave up, so no later runner may have that name.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub names: u32,
-    /// Machines that it gave up before it ran there, newest last. After an exchange the runner on
-    /// such a machine has another job's name, and the release of the machine needs that name.
+    /// Machines that it gave up before it ran there, newest last: the release of such a machine
+    /// needs the name of its runner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub let_go: Vec<JobMachine>,
+    /// The other job that GitHub started on the runner that it has, or had last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_by: Option<JobId>,
     /// The last setbacks, oldest first.
     #[serde(default)]
     pub setbacks: Vec<SetbackAt>,
@@ -152,6 +155,10 @@ pub enum JobState {
         held: JobMachine,
         /// As for [`JobState::Waiting`].
         deadline: Timestamp,
+        /// What happens to the machine, if that is decided before the job's end: the job runs on
+        /// another machine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<AfterJob>,
     },
     /// It runs, but not on a machine that it has.
     Elsewhere,
@@ -259,15 +266,29 @@ impl Job {
         self.known.completed.is_some() && self.known.runner() == Some(runner)
     }
 
-    /// The runner that GitHub gave it to, if that is not the runner it has. If another job of ours
-    /// has that runner, the two exchange machines, even after this job's end: otherwise this job
-    /// would release a machine on which the other job may be running.
-    pub fn taken_by_another(&self) -> Option<&RunnerName> {
+    /// The other job of this stack whose runner GitHub gave it to, and that runner.
+    pub fn took(&self, stack: &str) -> Option<(JobId, &RunnerName)> {
         let runner = self.known.runner()?;
-        match self.keeps() {
-            Some(held) => (held.runner != *runner).then_some(runner),
-            None => matches!(self.state, JobState::Elsewhere).then_some(runner),
-        }
+        let owner = minted_for(stack, runner).filter(|owner| *owner != self.id)?;
+        Some((owner, runner))
+    }
+
+    /// Whether it runs, or ran, on a runner other than the one on its machine.
+    pub fn is_elsewhere(&self, held: &JobMachine) -> bool {
+        self.known.runner().is_some_and(|runner| *runner != held.runner)
+    }
+
+    /// The machine on which this runner of it is, or was.
+    pub fn machine_of(&self, runner: &RunnerName) -> Option<&JobMachine> {
+        self.keeps().into_iter().chain(&self.let_go).find(|held| held.runner == *runner)
+    }
+
+    /// The machine of another job that it runs on.
+    pub fn runs_on(&self) -> Option<&InstanceId> {
+        self.steps.iter().rev().find_map(|step| match &step.step {
+            JobStep::Exchanged { instance } => Some(instance),
+            _ => None,
+        })
     }
 
     /// Whether no attempt before the current one can have got it a machine.

@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CodeRules, EndTasks, Job, JobMachine, JobState, Origin};
+use super::{CodeRules, EndTasks, Job, JobState, Origin};
 use crate::config::runner::Reuse;
 use crate::ids::InstanceId;
 use crate::instance::{EndReason, Record};
@@ -28,23 +28,12 @@ pub enum AfterJob {
 
 /// Why a machine ends with its job no matter whose code ran on it; none if the code decides.
 /// `reuse` is the rule of its class about serving more than once.
-pub fn ends_anyway(
-    job: &Job,
-    held: &JobMachine,
-    record: &Record,
-    reuse: Option<&Reuse>,
-    now: Timestamp,
-) -> Option<EndReason> {
+pub fn ends_anyway(record: &Record, reuse: Option<&Reuse>, now: Timestamp) -> Option<EndReason> {
     let Some(reuse) = reuse else { return Some(EndReason::WornOut) };
     let age = now.since(record.facts.launched_at);
-    if reuse.max_uses.is_some_and(|most| record.uses >= most)
-        || reuse.max_age.is_some_and(|most| age >= most)
-    {
-        return Some(EndReason::WornOut);
-    }
-    // Its own job ran elsewhere, so the job that ran here is unknown.
-    let elsewhere = job.known.runner().is_some_and(|runner| *runner != held.runner);
-    elsewhere.then_some(EndReason::Untrusted)
+    let is_worn = reuse.max_uses.is_some_and(|most| record.uses >= most)
+        || reuse.max_age.is_some_and(|most| age >= most);
+    is_worn.then_some(EndReason::WornOut)
 }
 
 /// What happens to a machine by the origin of the code that ran on it. An unknown origin ends it.
@@ -60,17 +49,24 @@ impl Job {
     /// What happens to a machine that is being released from this job; none while that is
     /// undecided. `ran` says whether the agent saw a job on it.
     pub fn says_of(&self, instance: &InstanceId, ran: bool) -> Option<AfterJob> {
-        let JobState::Ended { debts: EndTasks { release: Some(held), after, .. }, .. } =
-            &self.state
-        else {
-            return Some(AfterJob::End(EndReason::WornOut));
+        let (held, after) = match &self.state {
+            JobState::Ended { debts: EndTasks { release: Some(held), after, .. }, .. } => {
+                (held, *after)
+            }
+            JobState::Assigned { held, after, .. }
+                if after.is_some() || self.taken_by.is_some() =>
+            {
+                (held, *after)
+            }
+            _ => return Some(AfterJob::End(EndReason::WornOut)),
         };
         if held.instance != *instance {
             return Some(AfterJob::End(EndReason::WornOut));
         }
-        if ran && self.known.runner() != Some(&held.runner) {
+        // No row says whose code it was.
+        if ran && self.taken_by.is_none() && self.known.runner() != Some(&held.runner) {
             return Some(AfterJob::End(EndReason::Untrusted));
         }
-        *after
+        after
     }
 }

@@ -67,12 +67,12 @@ pub enum JobStep {
     },
     /// Its runner listened for jobs.
     Listens,
-    /// It exchanged machines with the job whose runner GitHub gave it to.
+    /// GitHub gave it to the runner of another job.
     Exchanged {
-        /// Its machine from then on.
+        /// The machine that it runs on.
         instance: InstanceId,
     },
-    /// It ran on a machine of ours and had none: it got that machine.
+    /// It ran on another job's machine, and its own was kept for a job that waited.
     Adopted {
         /// Which one.
         instance: InstanceId,

@@ -7,15 +7,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::fact::JobPhase;
-use super::{Job, JobState, Lane, UNROUTED};
+use super::{EndTasks, Job, JobState, Lane, UNROUTED};
 use crate::ids::Revision;
 use crate::limits::Limits;
 use crate::ports::{JobRow, WaitingAt};
 use crate::sabotage;
 use crate::time::Timestamp;
 
-/// How often the sweep looks at a job that runs on a machine of ours: the machine's agent reports
-/// more, and sooner.
+/// How often the sweep looks at a job that runs on a machine of ours, and at a job that is over and
+/// on whose machine another job runs: the machine's agent reports more, and sooner.
 pub const RUNNING_LOOK_AGAIN: Duration = Duration::from_secs(5 * 60);
 /// How often the sweep looks at a job that a gate holds back or that runs elsewhere: only GitHub
 /// knows more about it. Each look is a call, and hundreds of such jobs may last for days.
@@ -81,7 +81,13 @@ impl Job {
             JobState::Assigned { .. } if self.known.phase() == JobPhase::Queued => Some(soon),
             JobState::Assigned { .. } if sabotage!("ends-are-only-heard-of") => None,
             JobState::Assigned { .. } => Some(now.after(RUNNING_LOOK_AGAIN)),
+            JobState::Elsewhere if self.runs_on().is_some() => Some(now.after(RUNNING_LOOK_AGAIN)),
             JobState::Dormant | JobState::Elsewhere => Some(now.after(FOREIGN_LOOK_AGAIN)),
+            // The end of the job that runs there is heard of sooner.
+            JobState::Ended {
+                debts: EndTasks { tell: false, cancel_by: None, after: None, .. },
+                ..
+            } if self.taken_by.is_some() => self.keeps().map(|_| now.after(RUNNING_LOOK_AGAIN)),
             JobState::Ended { debts, .. } => {
                 (!debts.is_settled()).then(|| now.after(ENDED_LOOK_AGAIN))
             }

@@ -57,6 +57,7 @@ impl Job {
             attempts: 0,
             names: 0,
             let_go: Vec::new(),
+            taken_by: None,
             setbacks: Vec::new(),
             steps: Vec::new(),
             state: JobState::Dormant,
@@ -86,11 +87,11 @@ impl Job {
                 JobState::Ended { end, at, debts: EndTasks { cancel_by: None, ..debts } }
             }
             (JobPhase::Completed, state) => {
-                let release = match state {
-                    JobState::Assigned { held, .. } => Some(held),
-                    _ => None,
+                let (release, after) = match state {
+                    JobState::Assigned { held, after, .. } => (Some(held), after),
+                    _ => (None, None),
                 };
-                ended(self.known.completed.as_ref(), release, now)
+                ended(self.known.completed.as_ref(), (release, after), now)
             }
             (
                 JobPhase::Started,
@@ -113,15 +114,15 @@ impl Job {
             | JobEvent::Renewed { .. }
             | JobEvent::Assigned { .. }
             | JobEvent::SetBack { .. } => next.worker_event(event)?,
-            JobEvent::Freed { .. } | JobEvent::Swapped { .. } | JobEvent::Adopted { .. } => {
-                next.machine_event(event)?;
-            }
+            JobEvent::Freed { .. }
+            | JobEvent::Taken { .. }
+            | JobEvent::RunsOn { .. }
+            | JobEvent::Adopted { .. } => next.machine_event(event)?,
             JobEvent::Failed { .. }
             | JobEvent::Dismissed { .. }
             | JobEvent::Told { .. }
-            | JobEvent::RunCancelled { .. }
-            | JobEvent::Judged { .. }
-            | JobEvent::Released { .. } => next.ending_event(event)?,
+            | JobEvent::RunCancelled { .. } => next.ending_event(event)?,
+            JobEvent::Judged { .. } | JobEvent::Released { .. } => next.release_event(event)?,
         }
         Ok(next)
     }
@@ -191,7 +192,8 @@ impl Job {
                 JobEvent::Assigned { worker: by, held, how, at, notes },
             ) => {
                 same_worker(worker, by)?;
-                self.state = JobState::Assigned { held: held.clone(), deadline: *deadline };
+                self.state =
+                    JobState::Assigned { held: held.clone(), deadline: *deadline, after: None };
                 self.note_all(notes);
                 let instance = Some(held.instance.clone());
                 self.note(*at, JobStep::Assigned { how: *how, instance });
@@ -216,7 +218,7 @@ impl Job {
     fn machine_event(&mut self, event: &JobEvent) -> Result<(), JobRefusal> {
         match (&mut self.state, event) {
             (
-                JobState::Assigned { held, deadline },
+                JobState::Assigned { held, deadline, .. },
                 JobEvent::Freed { held: seen, setback, at, not_before },
             ) => {
                 same_machine(held, seen)?;
@@ -228,24 +230,40 @@ impl Job {
                 self.let_go.drain(..surplus);
                 self.state = JobState::Waiting { deadline: *deadline, not_before: *not_before };
                 self.names = self.names.saturating_add(1);
+                self.taken_by = None;
                 let source = self.source();
                 self.remember(*at, setback.clone(), source);
             }
-            (JobState::Assigned { held, .. }, JobEvent::Swapped { from, to, at }) => {
-                same_machine(held, from)?;
-                *held = to.clone();
-                self.note(*at, JobStep::Exchanged { instance: to.instance.clone() });
+            (
+                JobState::Assigned { held, after, .. }
+                | JobState::Ended { debts: EndTasks { release: Some(held), after, .. }, .. },
+                JobEvent::Taken { runner, by },
+            ) => {
+                if held.runner != *runner || self.taken_by.as_ref().is_some_and(|has| has != by) {
+                    return Err(JobRefusal::AnotherMachine);
+                }
+                if self.taken_by.replace(by.clone()).is_none() {
+                    // The decision was about another job's code.
+                    *after = None;
+                }
             }
-            (JobState::Ended { debts, .. }, JobEvent::Swapped { from, to, at }) => {
-                let Some(owed) = &mut debts.release else { return Err(self.illegal(event)) };
-                same_machine(owed, from)?;
-                *owed = to.clone();
-                // The decision was about the other machine.
-                debts.after = None;
-                self.note(*at, JobStep::Exchanged { instance: to.instance.clone() });
+            (
+                JobState::Assigned { .. } | JobState::Elsewhere | JobState::Ended { .. },
+                JobEvent::RunsOn { instance, at },
+            ) => {
+                if self.runs_on() != Some(instance) {
+                    self.note(*at, JobStep::Exchanged { instance: instance.clone() });
+                }
             }
             (JobState::Elsewhere, JobEvent::Adopted { held, deadline, at }) => {
-                self.state = JobState::Assigned { held: held.clone(), deadline: *deadline };
+                let (held, deadline) = (held.clone(), *deadline);
+                self.note(*at, JobStep::Adopted { instance: held.instance.clone() });
+                self.state = JobState::Assigned { held, deadline, after: None };
+            }
+            (JobState::Ended { debts, .. }, JobEvent::Adopted { held, at, .. })
+                if debts.release.is_none() && self.known.started.is_some() =>
+            {
+                debts.release = Some(held.clone());
                 self.note(*at, JobStep::Adopted { instance: held.instance.clone() });
             }
             (_, event) => return Err(self.illegal(event)),
@@ -292,12 +310,40 @@ impl Job {
                     self.note(*at, JobStep::RunCancelled);
                 }
             }
-            (JobState::Ended { debts, .. }, JobEvent::Judged { held, after }) => {
-                if let Some(owed) = &debts.release {
-                    same_machine(owed, held)?;
-                    // The first decision stands: its writer may have acted on it.
-                    debts.after = debts.after.or(Some(*after));
+            (_, event) => return Err(self.illegal(event)),
+        }
+        Ok(())
+    }
+
+    fn release_event(&mut self, event: &JobEvent) -> Result<(), JobRefusal> {
+        match (&mut self.state, event) {
+            (JobState::Assigned { .. }, JobEvent::Judged { .. })
+                if self.known.started.is_none() =>
+            {
+                return Err(self.illegal(event));
+            }
+            (
+                JobState::Assigned { held: owed, after: decided, .. }
+                | JobState::Ended {
+                    debts: EndTasks { release: Some(owed), after: decided, .. }, ..
+                },
+                JobEvent::Judged { held, taken_by, after },
+            ) => {
+                same_machine(owed, held)?;
+                if self.taken_by != *taken_by {
+                    return Err(JobRefusal::AnotherMachine);
                 }
+                // The first decision stands: its writer may have acted on it.
+                *decided = decided.or(Some(*after));
+            }
+            (JobState::Ended { .. }, JobEvent::Judged { .. }) => {}
+            (JobState::Assigned { held: has, .. }, JobEvent::Released { held, at, notes })
+                if self.known.started.is_some() =>
+            {
+                same_machine(has, held)?;
+                self.state = JobState::Elsewhere;
+                self.note_all(notes);
+                self.note(*at, JobStep::Released);
             }
             (JobState::Ended { debts, .. }, JobEvent::Released { held, at, notes }) => {
                 // A second release changes nothing.
@@ -408,13 +454,17 @@ impl Job {
     }
 }
 
-fn ended(completed: Option<&Completed>, release: Option<JobMachine>, now: Timestamp) -> JobState {
+fn ended(
+    completed: Option<&Completed>,
+    (release, after): (Option<JobMachine>, Option<AfterJob>),
+    now: Timestamp,
+) -> JobState {
     let end = match completed.map(|completed| &completed.conclusion) {
         Some(conclusion) if !conclusion.is_cancelled() => End::Completed(conclusion.clone()),
         _ => End::Cancelled,
     };
     let release = release.filter(|_| !sabotage!("ends-release-nothing"));
-    JobState::Ended { end, at: now, debts: EndTasks { release, ..EndTasks::default() } }
+    JobState::Ended { end, at: now, debts: EndTasks { release, after, ..EndTasks::default() } }
 }
 
 fn in_time(deadline: Timestamp, at: Timestamp) -> Result<Timestamp, JobRefusal> {

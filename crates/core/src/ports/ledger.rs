@@ -102,24 +102,6 @@ pub struct Document {
     pub forget_at: Option<Timestamp>,
 }
 
-/// Two running records that exchange owners, with the rows of both jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Swap {
-    /// Both records as the caller read them, each with its present owner.
-    pub records: [Record; 2],
-    /// Both rows to store, each with the revision at which the caller read it.
-    pub rows: [RowSwap; 2],
-}
-
-/// One row's part in a swap.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowSwap {
-    /// The revision at which the caller read the row.
-    pub seen: Revision,
-    /// The row to store.
-    pub row: JobRow,
-}
-
 /// The ledger.
 ///
 /// Contract:
@@ -179,8 +161,6 @@ pub trait Ledger: Send + Sync {
         seen: &Record,
         tombstone: &Record,
     ) -> impl Future<Output = Result<Written<Record>, Fault>> + Send;
-    /// Exchanges the owners of two running records and stores both rows; all or nothing.
-    fn swap(&self, swap: &Swap) -> impl Future<Output = Result<Written<()>, Fault>> + Send;
 
     /// Every instance that this owner holds or is giving back, in every live state.
     fn owned_by(

@@ -153,8 +153,8 @@ pub fn left_listening(
     if now < patience {
         return ListeningRunner::IsPatient(patience);
     }
-    // GitHub may report the runner's job later than the runner does, and that job may have a machine
-    // to exchange.
+    // GitHub may report the runner's job later than the runner does, and that job may leave a runner
+    // of its own.
     let taken_after = limits.fleet_validation + limits.clock_skew;
     let begun = started.happened(since, now, limits.clock_skew);
     if now >= begun.after(taken_after) { ListeningRunner::IsTaken } else { ListeningRunner::Waits }

@@ -18,7 +18,7 @@ use bullpen_core::instance::{Owner, Record};
 use bullpen_core::lease::Lease;
 use bullpen_core::message::Advert;
 use bullpen_core::ports::{
-    ClaimWrite, Clock, Document, Fault, JobRow, Ledger, Listing, Page, Recorded, Reserved, Swap,
+    ClaimWrite, Clock, Document, Fault, JobRow, Ledger, Listing, Page, Recorded, Reserved,
     WaitingAt, Written,
 };
 use bullpen_core::time::Timestamp;
@@ -32,7 +32,6 @@ mod documents;
 mod leases;
 mod records;
 mod rows;
-mod swap;
 
 /// The most expired rows that one added row removes: more than one, so that a backlog shrinks.
 const FORGOTTEN_PER_WRITE_MAX: i64 = 4;
@@ -93,11 +92,6 @@ impl<C: Clock> Ledger for SqliteLedger<C> {
     /// The live record is the reservation: storing the tombstone returns it.
     async fn bury(&self, seen: &Record, tombstone: &Record) -> Result<Written<Record>, Fault> {
         self.replace(seen, tombstone).await
-    }
-
-    async fn swap(&self, swap: &Swap) -> Result<Written<()>, Fault> {
-        let swap = swap.clone();
-        self.store.write(move |writing| swap::swap(writing.db, &swap)).await.written()
     }
 
     async fn owned_by(&self, owner: &Owner) -> Result<Listing<Record>, Fault> {

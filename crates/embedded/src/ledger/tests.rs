@@ -7,7 +7,6 @@ use std::time::Duration;
 use bullpen_core::creation::Scope;
 use bullpen_core::ids::{ClaimId, Generation, HolderId, TrustGroup};
 use bullpen_core::instance::State;
-use bullpen_core::ports::RowSwap;
 use tempfile::TempDir;
 
 use super::*;
@@ -268,54 +267,6 @@ async fn every_page_is_reached_when_all_share_one_deadline() {
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ids);
     }
     assert!(matches!(ledger.due(START, Some("odd")).await, Err(Fault::Unreadable(_))));
-}
-
-async fn two_running(ledger: &SqliteLedger<ManualClock>) -> Swap {
-    let mut records = Vec::new();
-    for (record, job) in store_all(ledger, &["i-1", "i-2"]).await.iter().zip(["1", "2"]) {
-        let next = running(record, Owner::Job(JobId::new(job)));
-        records.push(won(ledger.replace(record, &next).await));
-    }
-    let mut rows = Vec::new();
-    for job in ["1", "2"] {
-        let stored = won(ledger.write_row(None, &row(job)).await);
-        let row = JobRow { body: format!("swapped {job}"), ..stored.clone() };
-        rows.push(RowSwap { seen: stored.revision, row });
-    }
-    Swap {
-        records: records.try_into().expect("two records"),
-        rows: rows.try_into().expect("two rows"),
-    }
-}
-
-#[tokio::test]
-async fn a_swap_exchanges_owners_and_stores_both_rows() {
-    let World { ledger, .. } = &world();
-    let swap = two_running(ledger).await;
-    won(ledger.swap(&swap).await);
-    let second = ledger.owned_by(&Owner::Job(JobId::new("1"))).await.unwrap().items;
-    assert_eq!(second[0].id.as_str(), "i-2");
-    assert_eq!(second[0].generation, swap.records[1].generation, "a swap raises no generation");
-    assert_eq!(ledger.row(&JobId::new("2")).await.unwrap().unwrap().body, "swapped 2");
-    assert_eq!(ledger.swap(&swap).await, Ok(Written::Lost), "the second time");
-}
-
-#[tokio::test]
-async fn a_swap_is_all_or_nothing() {
-    for part in 0..4 {
-        let World { ledger, .. } = &world();
-        let mut swap = two_running(ledger).await;
-        match part {
-            0 | 1 => swap.records[part].revision = Revision(99),
-            _ => swap.rows[part - 2].seen = Revision(99),
-        }
-        let before =
-            (ledger.live(None).await, ledger.rows_due(swap.rows[0].row.forget_at, None).await);
-        assert_eq!(ledger.swap(&swap).await, Ok(Written::Lost), "part {part}");
-        let after =
-            (ledger.live(None).await, ledger.rows_due(swap.rows[0].row.forget_at, None).await);
-        assert_eq!(before, after, "part {part}");
-    }
 }
 
 #[tokio::test]

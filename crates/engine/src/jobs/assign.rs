@@ -356,7 +356,7 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
     /// The run whose jobs alone may run on the machine. A job with a request's label, or with
     /// labels that name its run, has a runner for that run only: the agent refuses a job of another
     /// run, even if its author wrote the same labels. GitHub may give any other job's runner to a
-    /// job of the same labels; then both jobs exchange machines.
+    /// job of the same labels.
     fn own_run(&self) -> Option<OwnRun> {
         let about = &self.seen.job.known.about;
         let is_of_a_request = matches!(self.seen.job.lane, Some(Lane::Request(_)));
@@ -430,25 +430,19 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         Ok(Outcome::Unused { held: named, how, setback })
     }
 
-    /// Gives the machine to a job that runs on another job's machine, if a job waits because of
-    /// that: both jobs then exchange machines, which saves a launch. Returns whether it did.
+    /// Names the machine in the row of a job that runs on another job's machine, if a job waits
+    /// because of that: GitHub gives that job to this machine's runner, which saves a launch.
+    /// Returns whether it did.
     async fn is_adopted(&self, why: &NotMoved, named: &JobMachine) -> Result<bool, Fault> {
         let NotMoved::Refused(job, _) = why else { return Ok(false) };
-        let Some(runner) = runs_on(job) else { return Ok(false) };
         let (stack, until) = (self.service.stack, self.service.patience());
-        if runners::displaced(stack, runner, until).await?.is_none() {
+        if runners::displaced(stack, job, until).await?.is_none() {
             return Ok(false);
         }
         let deadline = self.wanted.request.deadline;
-        let event =
-            JobEvent::Adopted { held: named.clone(), deadline, at: self.service.stack.now() };
-        match rows::apply(stack, &self.seen.job.id, &event, until).await? {
-            RowChange::To(seen) => {
-                queues::wake(stack, &seen).await;
-                Ok(true)
-            }
-            RowChange::Not(_) => Ok(false),
-        }
+        let event = JobEvent::Adopted { held: named.clone(), deadline, at: stack.now() };
+        let adopted = rows::apply(stack, &self.seen.job.id, &event, until).await?;
+        Ok(matches!(adopted, RowChange::To(_)))
     }
 
     /// Renews the row's lease until it is lost. A row that has its machine needs no lease, and
@@ -470,15 +464,14 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
     }
 
-    /// Whether a job needs the machine that this worker prepares: its own job has it, or would
-    /// exchange it with a job that waits. True if the ledger does not answer.
+    /// Whether a job needs the machine that this worker prepares: its own job has it, or runs on the
+    /// machine of a job that waits. True if the ledger does not answer.
     async fn is_awaited(&self, job: &Job) -> bool {
         if job.held().is_some() {
             return true;
         }
-        let Some(runner) = runs_on(job) else { return false };
         let (stack, until) = (self.service.stack, self.service.patience());
-        runners::displaced(stack, runner, until).await.map_or(true, |waiting| waiting.is_some())
+        runners::displaced(stack, job, until).await.map_or(true, |waiting| waiting.is_some())
     }
 
     /// Frees the row of a stopped machine that did not start, and takes the row again. None if the
@@ -597,9 +590,4 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
             },
         }
     }
-}
-
-/// The runner of another job that this job runs on, if it has no machine of its own.
-fn runs_on(job: &Job) -> Option<&RunnerName> {
-    matches!(job.state, JobState::Elsewhere).then(|| job.taken_by_another())?
 }

@@ -18,7 +18,7 @@ use bullpen_core::ports::{Fault, JobForge, Notice, Ports};
 use bullpen_core::time::Timestamp;
 
 use super::rows::{self, RowChange, SeenRow};
-use super::{Processed, Service, ingest, origin, owner_of};
+use super::{Processed, Service, ingest, origin, owner_of, runners};
 use crate::progress::unobserved;
 use crate::release::{self, ReleaseProgress};
 use crate::transition;
@@ -149,11 +149,12 @@ pub(super) async fn run_end_tasks<P: Ports, J: JobForge>(
     let stack = service.stack;
     let mut row = seen.clone();
     let mut done = Vec::new();
+    let mut releases = false;
     if let Some(held) = &debts.release {
-        let record = transition::read(stack, &held.instance, service.patience()).await?;
-        let notes = listened(record.as_ref(), &seen.job.id);
-        if is_released(service, &mut row, held, record).await? {
-            done.push(JobEvent::Released { held: held.clone(), at: stack.now(), notes });
+        // The end of the job that needs it comes here too, and so does the sweep.
+        releases = !runners::is_needed(stack, &seen.job, held, service.patience()).await?;
+        if releases {
+            done.extend(released(service, &mut row, held).await?);
         }
     }
     // An outage of GitHub must not keep a machine, so the calls to GitHub come last.
@@ -172,7 +173,7 @@ pub(super) async fn run_end_tasks<P: Ports, J: JobForge>(
             row = next;
         }
     }
-    let owed = [debts.release.is_some(), debts.tell, debts.cancel_by.is_some()];
+    let owed = [releases, debts.tell, debts.cancel_by.is_some()];
     if owed.into_iter().filter(|owed| *owed).count() == count {
         return Ok(Processed::Done);
     }
@@ -231,6 +232,38 @@ fn listened(record: Option<&Record>, job: &JobId) -> Vec<JobStepAt> {
     }
 }
 
+/// Releases the machine of a job that runs on another one, unless a job needs the machine.
+pub(super) async fn release_early<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    seen: &SeenRow,
+    held: &JobMachine,
+) -> Result<Processed, Fault> {
+    let stack = service.stack;
+    if runners::is_needed(stack, &seen.job, held, service.patience()).await? {
+        return Ok(Processed::Done);
+    }
+    let mut row = seen.clone();
+    let Some(event) = released(service, &mut row, held).await? else {
+        return Ok(Processed::Again { at: stack.now().after(bullpen_core::job::ENDED_LOOK_AGAIN) });
+    };
+    let _ = rows::apply_to(stack, &row, &[event], service.patience()).await?;
+    Ok(Processed::Done)
+}
+
+/// Releases a job's machine; returns the event for the row once the release is complete.
+async fn released<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    row: &mut SeenRow,
+    held: &JobMachine,
+) -> Result<Option<JobEvent>, Fault> {
+    let stack = service.stack;
+    let record = transition::read(stack, &held.instance, service.patience()).await?;
+    let notes = listened(record.as_ref(), &row.job.id);
+    let is_released = is_released(service, row, held, record).await?;
+    let held = held.clone();
+    Ok(is_released.then(|| JobEvent::Released { held, at: stack.now(), notes }))
+}
+
 /// Releases everything a job holds and waits a while; returns whether the release is complete.
 /// `record` is the machine that its row names. A job that never was set back has no other.
 async fn is_released<P: Ports, J: JobForge>(
@@ -262,8 +295,9 @@ async fn is_released<P: Ports, J: JobForge>(
     Ok(passes.iter().all(|progress| *progress != ReleaseProgress::Waiting))
 }
 
-/// Decides why a machine ends with its job. None if it will serve other jobs; the row then says so,
-/// because the first process to prove that no runner listens on the machine makes it idle.
+/// Decides why a machine ends after the job that ran there. None if it will serve other jobs; the row
+/// then says so, because the first process to prove that no runner listens on the machine makes it
+/// idle.
 async fn end_reason<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     seen: &mut SeenRow,
@@ -271,23 +305,38 @@ async fn end_reason<P: Ports, J: JobForge>(
     record: &Record,
 ) -> Result<Option<EndReason>, Fault> {
     let (stack, settings, job) = (service.stack, service.settings(), &seen.job);
-    let reuse = settings.reuse_after(job, &record.facts.class);
-    if let Some(why) = ends_anyway(job, held, record, reuse.as_ref(), stack.now()) {
+    let taker = match &job.taken_by {
+        Some(id) => match rows::load(stack, id, service.patience()).await? {
+            Some(taker) => Some(taker.job),
+            None => return Ok(Some(EndReason::Untrusted)),
+        },
+        None => None,
+    };
+    let ran = taker.as_ref().unwrap_or(job);
+    let reuse = settings.reuse_after(ran, &record.facts.class);
+    if let Some(why) = ends_anyway(record, reuse.as_ref(), stack.now()) {
         return Ok(Some(why));
+    }
+    if taker.is_some() && settings.trust_of(ran, stack) != record.trust {
+        return Ok(Some(EndReason::Untrusted));
     }
     let decided = match &job.state {
         JobState::Ended { debts, .. } => debts.after,
+        JobState::Assigned { after, .. } => *after,
         _ => None,
     };
     let after = match decided {
         Some(after) => after,
-        None => after_job(origin(service, job).await?, settings.code()),
+        // It is not known that a job ran there. If the agent saw one, the machine ends all the same.
+        None if ran.is_elsewhere(held) => AfterJob::Pool,
+        None => after_job(origin(service, ran).await?, settings.code()),
     };
     if let AfterJob::End(why) = after {
         return Ok(Some(why));
     }
     if decided.is_none() {
-        let event = JobEvent::Judged { held: held.clone(), after };
+        let (held, taken_by) = (held.clone(), job.taken_by.clone());
+        let event = JobEvent::Judged { held, taken_by, after };
         if let RowChange::To(next) =
             rows::apply_to(stack, seen, &[event], service.patience()).await?
         {

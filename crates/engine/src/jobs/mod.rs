@@ -29,7 +29,6 @@ use crate::Stack;
 mod active;
 pub mod assign;
 mod candidates;
-mod exchange;
 pub mod finish;
 mod github_cache;
 pub mod ingest;
@@ -45,6 +44,7 @@ mod run;
 pub(crate) mod runners;
 pub mod settings;
 pub mod sweep;
+mod taken;
 pub mod workers;
 
 pub use finish::fail;

@@ -63,7 +63,10 @@ pub(super) async fn wake<P: Ports>(stack: &Stack<P>, seen: &SeenRow) {
             None => return,
         },
         JobState::Assigning { .. } => launch_queue(stack),
-        JobState::Assigned { .. } | JobState::Elsewhere if job.taken_by_another().is_some() => {
+        // It may run, or have run, on a machine that another row has to release.
+        JobState::Assigned { .. } | JobState::Elsewhere | JobState::Ended { .. }
+            if job.took(&stack.name).is_some() =>
+        {
             launch_queue(stack)
         }
         JobState::Ended { debts, .. } if !debts.is_settled() => launch_queue(stack),

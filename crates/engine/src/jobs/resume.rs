@@ -18,7 +18,7 @@ use bullpen_core::time::Timestamp;
 use super::assign::{Reach, assign_seen};
 use super::candidates::PoolLines;
 use super::rows::{self, RowChange, SeenRow};
-use super::{Processed, Service, exchange, finish, owner_of, queues};
+use super::{Processed, Service, finish, owner_of, queues, taken};
 use crate::mail;
 use crate::provision::worker;
 use crate::release;
@@ -40,34 +40,26 @@ pub async fn process<P: Ports, J: JobForge>(
         JobState::Waiting { .. } | JobState::Assigning { .. } => {
             assign_seen(service, &seen, Reach::Launch, &PoolLines::default()).await
         }
-        JobState::Assigned { .. } | JobState::Elsewhere
-            if seen.job.taken_by_another().is_some() =>
+        JobState::Assigned { held, .. }
+            if seen.job.known.phase() == JobPhase::Queued && seen.job.taken_by.is_none() =>
         {
-            let exchanged = exchange::exchange(service, &seen).await?;
-            // No row has the runner that it runs on, so only GitHub can say when it is over.
-            if exchanged == Processed::Done && seen.is_due(service.stack.now()) {
-                finish::is_queued(service, &seen.job).await?;
-            }
-            Ok(exchanged)
-        }
-        JobState::Assigned { held, .. } if seen.job.known.phase() == JobPhase::Queued => {
             // The sweep looks at the row again. A deferred message would hold back the wake-up that
             // follows when the job is over.
             let _ = resume_assigned(service, &seen, held).await?;
             Ok(Processed::Done)
         }
-        JobState::Dormant | JobState::Assigned { .. } | JobState::Elsewhere => {
-            // A row that an exchange has woken is not due, and GitHub need not be asked.
-            if seen.is_due(service.stack.now()) {
+        JobState::Dormant
+        | JobState::Assigned { .. }
+        | JobState::Elsewhere
+        | JobState::Ended { .. } => {
+            taken::note(service, &seen).await?;
+            let attended = taken::attend(service, &seen).await?;
+            // A row that a fact has woken is not due, and GitHub need not be asked.
+            if !seen.job.is_over() && seen.is_due(service.stack.now()) {
                 finish::is_queued(service, &seen.job).await?;
             }
-            Ok(Processed::Done)
+            Ok(attended)
         }
-        // Exchange first: another job may run on the machine that this row would release.
-        JobState::Ended { .. } => match exchange::exchange(service, &seen).await? {
-            Processed::Done => finish::run_end_tasks(service, &seen).await,
-            waits => Ok(waits),
-        },
     }
 }
 
@@ -144,7 +136,7 @@ async fn check_listening<P: Ports, J: JobForge>(
 }
 
 /// Releases a machine that is of no use to its job, and has the job served again.
-async fn free<P: Ports, J: JobForge>(
+pub(super) async fn free<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
     held: &JobMachine,

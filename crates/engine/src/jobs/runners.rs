@@ -1,87 +1,116 @@
-//! Finding jobs by runner name: which job has a runner, and whether a job still waits for it.
+//! Finding jobs by runner name: which job waits because another job has its runner, and whether a
+//! runner is still awaited.
 //!
-//! A runner is named after the job it was minted for. Jobs that exchanged machines have each
-//! other's runners, so [`holder`] follows the names: each exchange is one more step.
+//! A runner is named after the job it was minted for, and a machine belongs to that job until its
+//! release. A job that runs on another job's runner leaves its own runner to the job that waits at
+//! the end of this chain: the owner of the runner it runs on, or, if that job runs too, the owner of
+//! the runner that *that* job runs on, and so on. A chain without a waiting job displaces no job.
 //!
-//! A job whose runner works for another job may itself run on a third job's runner. The displaced
-//! job, which has no runner, is at the end of such a chain. A chain without one displaces no job.
-//!
-//! Not here: exchanging ([`super::exchange`]), or removing runners ([`crate::refresh`]).
+//! Not here: what becomes of the jobs and machines of a chain ([`super::taken`]), or removing
+//! runners ([`crate::refresh`]).
 
-use bullpen_core::ids::{InstanceId, RunnerName};
-use bullpen_core::job::{JobPhase, JobState, minted_for, runner_name};
+use bullpen_core::ids::{InstanceId, JobId, RunnerName};
+use bullpen_core::job::{Job, JobMachine, JobPhase, JobState, minted_for, runner_name};
 use bullpen_core::ports::{Fault, Ports};
 use bullpen_core::time::Timestamp;
 
 use super::rows::{self, SeenRow};
 use crate::Stack;
 
-/// How many exchanges a walk follows: as many as there may be in a burst of equal labels.
+/// How many jobs a walk follows: as many as there may be in a burst of equal labels.
 const STEPS_MAX: usize = 256;
-/// How many times [`displaced`] walks a chain that changes meanwhile.
-const WALKS_MAX: usize = 8;
 
-/// Finds the job that has this runner.
-pub(super) async fn holder<P: Ports>(
-    stack: &Stack<P>,
-    runner: &RunnerName,
-    until: Timestamp,
-) -> Result<Option<SeenRow>, Fault> {
-    let mut name = runner.clone();
-    for _ in 0..STEPS_MAX {
-        let Some(job) = minted_for(&stack.name, &name) else { return Ok(None) };
-        let Some(seen) = rows::load(stack, &job, until).await? else { return Ok(None) };
-        match seen.job.keeps().map(|held| held.runner.clone()) {
-            Some(held) if held == *runner => return Ok(Some(seen)),
-            // This job has the runner minted for it, so the walk ends without a job.
-            Some(held) if held == name => return Ok(None),
-            Some(held) => name = held,
-            None => return Ok(None),
-        }
-    }
-    Ok(None)
+/// How the chain of a job ends that runs, or ran, on another job's runner.
+pub(super) enum Chain {
+    /// With a job that waits.
+    Waits(Box<SeenRow>),
+    /// With the job itself: this job runs, or ran, on the runner of the first.
+    Closed(JobId, RunnerName),
+    /// Without a job that waits.
+    Open,
 }
 
-/// Finds the job that waits because this runner works for another job.
-///
-/// Workers may exchange rows during the walk and mislead it, so a walk that finds no job is
-/// repeated until two walks pass the same runners.
+/// Follows the chain of a job.
+pub(super) async fn chain<P: Ports>(
+    stack: &Stack<P>,
+    job: &Job,
+    until: Timestamp,
+) -> Result<Chain, Fault> {
+    let next = |job: &Job| job.took(&stack.name).map(|(owner, runner)| (owner, runner.clone()));
+    let (mut from, mut passed) = (next(job), vec![job.id.clone()]);
+    while let Some((owner, runner)) = from {
+        if let (true, Some(last)) = (owner == job.id, passed.last()) {
+            return Ok(Chain::Closed(last.clone(), runner));
+        }
+        if passed.contains(&owner) || passed.len() > STEPS_MAX {
+            break;
+        }
+        let Some(seen) = rows::load(stack, &owner, until).await? else { break };
+        if seen.job.known.phase() == JobPhase::Queued {
+            let waits = seen.job.held().is_some_and(|held| held.runner == runner);
+            return Ok(if waits { Chain::Waits(Box::new(seen)) } else { Chain::Open });
+        }
+        from = next(&seen.job);
+        passed.push(owner);
+    }
+    Ok(Chain::Open)
+}
+
+/// Finds the job that waits because this job runs, or ran, on another job's runner.
 pub(super) async fn displaced<P: Ports>(
     stack: &Stack<P>,
-    runner: &RunnerName,
+    job: &Job,
     until: Timestamp,
 ) -> Result<Option<SeenRow>, Fault> {
-    let mut before = None;
-    for _ in 0..WALKS_MAX {
-        match end_of_chain(stack, runner, until).await? {
-            Ok(seen) => return Ok(Some(seen)),
-            Err(chain) if before.as_ref() == Some(&chain) => break,
-            Err(chain) => before = Some(chain),
+    Ok(match chain(stack, job, until).await? {
+        Chain::Waits(seen) => Some(*seen),
+        Chain::Closed(..) | Chain::Open => None,
+    })
+}
+
+/// Finds the job whose runner is left for a job that lost its own: follows the jobs that took one
+/// another's runners to the first whose runner no job took.
+pub(super) async fn heir<P: Ports>(
+    stack: &Stack<P>,
+    job: &Job,
+    until: Timestamp,
+) -> Result<Option<SeenRow>, Fault> {
+    let (mut taker, mut passed): (_, Vec<JobId>) = (job.taken_by.clone(), vec![job.id.clone()]);
+    while let Some(id) = taker {
+        if passed.contains(&id) || passed.len() > STEPS_MAX {
+            return Ok(None);
         }
+        let Some(seen) = rows::load(stack, &id, until).await? else { return Ok(None) };
+        if seen.job.taken_by.is_none() {
+            return Ok(Some(seen));
+        }
+        taker = seen.job.taken_by;
+        passed.push(id);
     }
     Ok(None)
 }
 
-/// Finds the waiting job at the end of the chain that begins with this runner; without one, returns
-/// the runners on the chain.
-async fn end_of_chain<P: Ports>(
+/// Whether a job still needs this machine: the job that runs on it is not over, or a job waits for
+/// its runner.
+pub(super) async fn is_needed<P: Ports>(
     stack: &Stack<P>,
-    runner: &RunnerName,
+    job: &Job,
+    held: &JobMachine,
     until: Timestamp,
-) -> Result<Result<SeenRow, Vec<RunnerName>>, Fault> {
-    let mut chain = vec![runner.clone()];
-    while chain.len() < STEPS_MAX {
-        let Some(runner) = chain.last() else { break };
-        let Some(seen) = holder(stack, runner, until).await? else { break };
-        if seen.job.held().is_some() && seen.job.known.phase() == JobPhase::Queued {
-            return Ok(Ok(seen));
-        }
-        match seen.job.taken_by_another() {
-            Some(next) if !chain.contains(next) => chain.push(next.clone()),
-            _ => break,
-        }
+) -> Result<bool, Fault> {
+    if let Some(taker) = &job.taken_by {
+        let taker = rows::load(stack, taker, until).await?;
+        return Ok(taker.is_some_and(|taker| !taker.job.is_over()));
     }
-    Ok(Err(chain))
+    if !job.is_elsewhere(held) {
+        return Ok(!job.is_over());
+    }
+    Ok(match chain(stack, job, until).await? {
+        Chain::Waits(_) => true,
+        // The row will note that job.
+        Chain::Closed(_, runner) => runner == held.runner,
+        Chain::Open => false,
+    })
 }
 
 /// Whether a job still waits for a runner of this name: a worker serves the job under that name, or
@@ -92,14 +121,10 @@ pub(crate) async fn is_awaited<P: Ports>(
     lives: impl Fn(&InstanceId) -> bool,
     until: Timestamp,
 ) -> Result<bool, Fault> {
-    let Some(job) = minted_for(&stack.name, runner) else { return Ok(false) };
-    let Some(seen) = rows::load(stack, &job, until).await? else { return Ok(false) };
-    if matches!(seen.job.state, JobState::Waiting { .. } | JobState::Assigning { .. }) {
-        let name = runner_name(&stack.name, &job, seen.job.names);
-        if name == *runner {
-            return Ok(true);
-        }
+    let Some(id) = minted_for(&stack.name, runner) else { return Ok(false) };
+    let Some(SeenRow { job, .. }) = rows::load(stack, &id, until).await? else { return Ok(false) };
+    if matches!(job.state, JobState::Waiting { .. } | JobState::Assigning { .. }) {
+        return Ok(runner_name(&stack.name, &id, job.names) == *runner);
     }
-    let has = |seen: &SeenRow| seen.job.keeps().is_some_and(|held| lives(&held.instance));
-    Ok(holder(stack, runner, until).await?.as_ref().is_some_and(has))
+    Ok(job.keeps().is_some_and(|held| held.runner == *runner && lives(&held.instance)))
 }

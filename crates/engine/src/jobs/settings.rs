@@ -198,6 +198,14 @@ impl JobSettings {
         WantDecision::Machine(Box::new(WantedMachine { request, pool, reuse, group, used }))
     }
 
+    /// The trust group of a job; none if the settings lead it to no machine.
+    pub(super) fn trust_of<P: Ports>(&self, job: &Job, stack: &Stack<P>) -> Option<TrustGroup> {
+        match self.want(job, stack, stack.now()) {
+            WantDecision::Machine(wanted) => Some(wanted.request.trust),
+            WantDecision::Nothing(_) | WantDecision::Unknown => None,
+        }
+    }
+
     /// The runner group of a job's runner.
     pub(super) fn group(
         &self,

@@ -25,7 +25,7 @@ use bullpen_core::message::Advert;
 use bullpen_core::ports::{
     ClaimWrite, Consistency, Delivery, Depth, Document, Fault, Fleet, Forge, JobRow, Launched,
     LearnedSite, Ledger, Listing, Machine, Mailbox, Outgoing, Page, Ports, QueueSpec, Queues,
-    Recorded, Reserved, Runner, RunnerSpec, RunnerTokens, Site, StartOutcome, StopOrder, Swap, Tag,
+    Recorded, Reserved, Runner, RunnerSpec, RunnerTokens, Site, StartOutcome, StopOrder, Tag,
     WaitingAt, Written,
 };
 use bullpen_core::rates::Rates;
@@ -113,10 +113,6 @@ impl<P: Ports> Ledger for DryRun<'_, P> {
 
     async fn bury(&self, seen: &Record, tombstone: &Record) -> Result<Written<Record>, Fault> {
         self.replace(seen, tombstone).await
-    }
-
-    async fn swap(&self, _: &Swap) -> Result<Written<()>, Fault> {
-        refused()
     }
 
     async fn owned_by(&self, owner: &Owner) -> Result<Listing<Record>, Fault> {

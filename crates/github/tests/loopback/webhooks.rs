@@ -183,8 +183,9 @@ async fn a_stolen_runner_is_seen_in_the_rows() {
     world.stand_in.webhooks_sent().await;
     let id = JobId::new(first.id.to_string());
     let taken = row(&receiver, &world, &id);
-    let thief = taken.taken_by_another().map(ToString::to_string);
-    assert_eq!(thief, Some(format!("bp-{}-0", second.id)));
+    let (owner, runner) = taken.took("bp").expect("it runs on another job's runner");
+    assert_eq!(owner, JobId::new(second.id.to_string()));
+    assert_eq!(runner.as_str(), format!("bp-{}-0", second.id));
 }
 
 #[tokio::test]

@@ -218,15 +218,19 @@ impl JobChecks {
         Ok(())
     }
 
-    /// An ended job does not keep a machine for long.
+    /// An ended job does not keep a machine for long, unless another job runs there.
     fn keeps_nothing(&mut self, view: &View, now: Timestamp) -> Result<(), Violation> {
         let rows = &self.rows;
         let is_over = |job: &JobId| rows.get(job).is_some_and(|row| row.job.is_over());
+        let is_taken = |job: &JobId| {
+            let taker = rows.get(job).and_then(|row| row.job.taken_by.as_ref());
+            taker.is_some_and(|taker| !is_over(taker))
+        };
         let kept: BTreeMap<&InstanceId, &JobId> = view
             .live
             .values()
             .filter_map(|record| match record.state.owner() {
-                Some(Owner::Job(job)) if is_over(job) => Some((&record.id, job)),
+                Some(Owner::Job(job)) if is_over(job) && !is_taken(job) => Some((&record.id, job)),
                 _ => None,
             })
             .collect();

@@ -283,10 +283,10 @@ impl Checker {
 
     fn on_ledger(&self, write: &LedgerWrite<'_>) {
         self.judge(|inner| match write {
-            LedgerWrite::Record { at, before, after, kind, by } => {
+            LedgerWrite::Record { at, before, after, by } => {
                 let judged = inner.judge_write(*at, *before, after, by);
                 inner.stored(*at, before.is_none(), after, by);
-                judged.and(invariants::on_write(*before, after, *kind))
+                judged.and(invariants::on_write(*before, after))
             }
             LedgerWrite::Reserved { at, intent } => {
                 let line = format!("{at} reserved {} for {}", intent.outstanding, intent.id);

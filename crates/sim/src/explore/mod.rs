@@ -21,7 +21,7 @@
 //! *Time* is a few ticks; every deadline that matters is one tick away, and the clock skew is one tick,
 //! by which the agent's clock is behind. *Bounds*: claims, ticks, faults, restarts, jobs.
 //!
-//! Not here: more than one instance, machines that are being created, swaps, JIT configurations, the
+//! Not here: more than one instance, machines that are being created, JIT configurations, the
 //! end of an idle agent; GitHub giving a job between the agent's last look at a listener and its end.
 
 mod actors;

@@ -192,3 +192,42 @@ fn a_pool_that_does_not_exist_is_named() {
         sim.end().await;
     });
 }
+
+/// Two jobs have one label, and GitHub gives each the other's runner.
+#[test]
+fn a_job_on_another_jobs_machine_names_that_machine() {
+    let taken = (0..8).filter(|seed| of_one_label(*seed)).count();
+    assert!(taken > 1, "only {taken} seeds took each other's runners");
+}
+
+/// Returns whether the first job took the second job's runner.
+fn of_one_label(seed: u64) -> bool {
+    on_virtual_time(async {
+        let sim = ServiceWorld::in_world(calm_world::new(seed, 5).await).await.reusing();
+        calm_world::add_idle(&sim.world, Usage::OnDemand, 2).await;
+        for job in ["7", "8"] {
+            let fact = sim.submit(job, about_in(job, "acme/app", "runs-on/runner=large"));
+            sim.deliver(&fact).await;
+        }
+        let done = async || sim.is_settled("7").await && sim.is_settled("8").await;
+        assert!(sim.serve_until("serve", LONG, |_| true, done).await, "seed {seed}");
+        let [one, other] = [explained(&sim, "7").await, explained(&sim, "8").await];
+        sim.end().await;
+        let line = |of: &Explanation, code: &str| {
+            let line = of.timeline.iter().find(|entry| entry.code == code);
+            line.map(|entry| entry.what.clone())
+        };
+        let ran = line(&one, "began").expect("it ran");
+        let exchanged = line(&one, "exchanged");
+        if ran != "runner sim-8-0 began it" {
+            assert_eq!(exchanged, None, "seed {seed}");
+            return false;
+        }
+        let claimed = line(&other, "claimed").expect("it took an idle machine");
+        let machine = claimed.rsplit(' ').next().expect("it names the machine");
+        let expected =
+            format!("GitHub gave it to the runner of another job: it runs on machine {machine}");
+        assert_eq!(exchanged, Some(expected), "seed {seed}: {}", one.text());
+        true
+    })
+}

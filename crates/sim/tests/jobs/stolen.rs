@@ -1,11 +1,13 @@
 //! Replacement of a runner that GitHub gave to another job, or that stopped listening.
 //!
-//! Not here: exchanging the machines of two jobs (`serving`).
+//! Not here: two jobs on each other's runners (`serving`).
 
+use std::cell::Cell;
 use std::time::Duration;
 
+use bullpen_core::class::Usage;
 use bullpen_core::instance::State;
-use bullpen_core::job::{JobFact, ReportedStatus, Setback};
+use bullpen_core::job::{JobFact, JobStep, JobStepAt, RUNNING_LOOK_AGAIN, ReportedStatus, Setback};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
@@ -143,4 +145,173 @@ fn a_runner_that_stops_listening_is_replaced_at_the_next_look() {
         );
         assert_eq!(sim.row("7").await.attempts, 1, "the service did not count the attempt");
     });
+}
+
+/// The runner to which GitHub gave a job.
+fn runner_of(sim: &ServiceWorld, job: &str) -> Option<String> {
+    match sim.github.said(job) {
+        Some(ReportedStatus::Started { runner, .. } | ReportedStatus::Completed { runner, .. }) => {
+            runner.map(|runner| runner.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// Whether GitHub has given the two jobs each other's runners.
+fn took_each_others(sim: &ServiceWorld) -> bool {
+    let runners = ["7", "8"].map(|job| runner_of(sim, job));
+    runners == ["sim-8-0", "sim-7-0"].map(|runner| Some(runner.to_owned()))
+}
+
+/// A world with two idle machines and two jobs of one label, each of its repository; both machines
+/// serve on after trusted code of one repository.
+async fn two_jobs(seed: u64, repositories: [&str; 2]) -> ServiceWorld {
+    let sim = ServiceWorld::in_world(calm_world::new(seed, 5).await).await.reusing();
+    calm_world::add_idle(&sim.world, Usage::OnDemand, 2).await;
+    for (job, repository) in ["7", "8"].into_iter().zip(repositories) {
+        let fact = sim.submit(job, about_in(job, repository, "runs-on/runner=large"));
+        sim.deliver(&fact).await;
+    }
+    sim
+}
+
+/// Whether the machine that was the job's own is idle.
+async fn is_idle(sim: &ServiceWorld, job: &str) -> bool {
+    let own = |step: &JobStepAt| match &step.step {
+        JobStep::Claimed { instance, .. }
+        | JobStep::Adopted { instance }
+        | JobStep::Assigned { instance: Some(instance), .. } => Some(instance.clone()),
+        _ => None,
+    };
+    let Some(machine) = sim.row(job).await.steps.iter().find_map(own) else { return false };
+    let record = sim.world.outside.ledger().read(&machine).await.expect("calm");
+    record.is_some_and(|record| matches!(record.state, State::Idle { .. }))
+}
+
+async fn both_settled(sim: &ServiceWorld) -> bool {
+    sim.is_settled("7").await && sim.is_settled("8").await
+}
+
+/// The code that ran on a machine decides what becomes of it, and not the job that owns it.
+#[test]
+fn a_forks_job_on_another_jobs_machine_ends_that_machine() {
+    let taken = (0..8).filter(|seed| {
+        on_virtual_time(async {
+            let sim = two_jobs(*seed, ["acme/app"; 2]).await;
+            sim.github.from_fork(about("7").run);
+            let done = async || both_settled(&sim).await;
+            assert!(sim.serve_until("serve", LONG, |_| true, done).await, "seed {seed}");
+            let taken = took_each_others(&sim);
+            let idle = (is_idle(&sim, "7").await, is_idle(&sim, "8").await);
+            assert_eq!(idle, if taken { (true, false) } else { (false, true) }, "seed {seed}");
+            assert_eq!(sim.launched(), 2, "seed {seed}");
+            sim.end().await;
+            taken
+        })
+    });
+    let taken = taken.count();
+    assert!(taken > 1, "only {taken} seeds took each other's runners");
+}
+
+/// Code of one trust group must not follow another's, even if both are trusted.
+#[test]
+fn a_machine_that_ran_another_groups_job_ends() {
+    let taken = (0..8).filter(|seed| {
+        on_virtual_time(async {
+            let sim = two_jobs(*seed, ["acme/app", "acme/other"]).await;
+            let done = async || both_settled(&sim).await;
+            assert!(sim.serve_until("serve", LONG, |_| true, done).await, "seed {seed}");
+            let taken = took_each_others(&sim);
+            for job in ["7", "8"] {
+                assert_eq!(is_idle(&sim, job).await, !taken, "seed {seed}, job {job}");
+            }
+            sim.end().await;
+            taken
+        })
+    });
+    let taken = taken.count();
+    assert!(taken > 1, "only {taken} seeds took each other's runners");
+}
+
+/// Each row learns the truth whichever process dies, and both machines serve on.
+#[test]
+fn two_jobs_on_each_others_runners_survive_a_death_anywhere() {
+    let seed = (0..8).find(|seed| {
+        on_virtual_time(async {
+            let sim = two_jobs(*seed, ["acme/app"; 2]).await;
+            let done = async || both_settled(&sim).await;
+            assert!(sim.serve_until("serve", LONG, |_| true, done).await);
+            let taken = took_each_others(&sim);
+            sim.end().await;
+            taken
+        })
+    });
+    let seed = seed.expect("in one of eight worlds they take each other's runners");
+    for fuse in (50..2_000).step_by(50) {
+        on_virtual_time(async {
+            let sim = two_jobs(seed, ["acme/app"; 2]).await;
+            let done = async || both_settled(&sim).await;
+            let first = sim.serve_with_fuse("first", Some(fuse), LONG, |_| true, done).await;
+            let settled =
+                first.is_some() || sim.serve_until("second", 2 * LONG, |_| true, done).await;
+            let rows = (sim.row("7").await, sim.row("8").await);
+            assert!(settled, "dead at {fuse}: {rows:?}");
+            assert!(sim.github.notices().is_empty(), "dead at {fuse}");
+            sim.end().await;
+        });
+    }
+}
+
+/// The runner that a job left behind is not kept for a job that no longer waits.
+#[test]
+fn a_machine_that_no_job_waits_for_is_given_back_before_its_jobs_end() {
+    let taken = (0..8).filter(|seed| the_second_is_cancelled(*seed)).count();
+    assert!(taken > 1, "job 7 took the runner of job 8 in only {taken} seeds");
+}
+
+/// Returns whether the first job took the second job's runner.
+fn the_second_is_cancelled(seed: u64) -> bool {
+    on_virtual_time(async {
+        let sim = ServiceWorld::in_world(calm_world::new(seed, 5).await).await.reusing();
+        let now = sim.world.outside.clock().true_now();
+        let shared = |job| about_in(job, "acme/app", "runs-on/runner=large");
+        let first = sim.github.queue("7", shared("7"), 2 * LONG, now);
+        let second = sim.submit("8", shared("8"));
+        let announce = async {
+            sim.deliver(&second).await;
+            pass(Duration::from_secs(10)).await;
+            sim.deliver(&first).await;
+        };
+        // Job 7 runs on the machine of job 8, and its own is kept for that job.
+        let is_cancelled = Cell::new(false);
+        let given_back = async || match runner_of(&sim, "7").as_deref() {
+            Some("sim-8-0") if is_cancelled.get() => is_idle(&sim, "7").await,
+            Some("sim-8-0") => {
+                if sim.row("7").await.held().is_some() {
+                    is_cancelled.set(true);
+                    let now = sim.world.outside.clock().true_now();
+                    sim.deliver(&sim.github.cancel_queued("8", now)).await;
+                }
+                false
+            }
+            Some(_) => true,
+            None => false,
+        };
+        let within = RUNNING_LOOK_AGAIN + Duration::from_secs(120);
+        let row = async || sim.row("7").await;
+        let serving = sim.serve_until("serve", within, |_| true, given_back);
+        let ((), is_given_back) = tokio::join!(announce, serving);
+        assert!(is_given_back, "seed {seed}: {:?}", row().await);
+        if !is_cancelled.get() {
+            return false;
+        }
+        assert!(!sim.is_over("7"));
+        assert_eq!(sim.row("8").await.taken_by, Some("7".into()));
+        let done = async || both_settled(&sim).await;
+        assert!(sim.serve_until("finish", 4 * LONG, |_| true, done).await, "{:?}", row().await);
+        assert!(is_idle(&sim, "8").await, "{:?}", sim.row("8").await);
+        assert_eq!(sim.launched(), 2);
+        sim.end().await;
+        true
+    })
 }

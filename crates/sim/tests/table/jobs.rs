@@ -62,9 +62,9 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
         scenario: "a_pool_that_has_nothing_passes_its_job_on_at_once",
     },
     ScenarioBug {
-        name: "nothing-is-exchanged",
-        mistake: "two jobs that took each other's runners do not exchange machines",
-        scenario: "pain7_stolen_runners_are_exchanged",
+        name: "taken-runners-are-not-noted",
+        mistake: "no row notes which other job runs on its machine",
+        scenario: "pain7_stolen_runners_keep_their_machines",
     },
     ScenarioBug {
         name: "outages-count-as-attempts",

@@ -317,12 +317,23 @@ fn cancelled_stolen_foreign_and_held_back_jobs_are_told_apart() {
         cancelled.verdict,
         "cancelled after 4.2 s without a runner: 4.0 s in an unfinished attempt"
     );
-    let other = JobMachine { instance: InstanceId::new("i-2"), ..held() };
-    let swap = JobEvent::Swapped { from: held(), to: other, at: ms(18_000) };
-    let stolen = cold().began(16_000, "bp-4343-0").on(&swap).explained(20_000);
+    let noted = JobEvent::RunsOn { instance: InstanceId::new("i-2"), at: ms(18_000) };
+    let stolen = cold().began(16_000, "bp-4343-0").on(&noted).explained(20_000);
     assert_eq!(stolen.waited_ms, Some(16_000));
     let last = stolen.timeline.last().expect("a line");
     assert_eq!((last.code, last.by), ("exchanged", By::Bullpen));
+    assert_eq!(stolen.now, "it runs on machine i-2 as runner bp-4343-0");
+    let by = JobId::new("4343");
+    let taken = JobEvent::Taken { runner: held().runner, by };
+    let displaced = cold().on(&taken).explained(20_000);
+    assert_eq!(
+        displaced.now,
+        "GitHub gave its runner to job 4343: it waits for that job's runner, or for another"
+    );
+    assert_eq!(
+        displaced.next.what,
+        "GitHub gives it to a runner that is left, or it is served again"
+    );
     let foreign = waiting().began(3_000, "another").explained(9_000);
     assert!(foreign.verdict.ends_with("; it runs on a runner that is not ours"));
     let runner = Some(RunnerName::new("bp-4343-0"));

@@ -145,7 +145,7 @@ fn a_fact_outside_the_scope_is_never_learned() {
 /// and its machine ends.
 #[test]
 fn a_row_outside_the_scope_ends_quietly() {
-    let assigned = JobState::Assigned { held: held(), deadline: at(500) };
+    let assigned = JobState::Assigned { held: held(), deadline: at(500), after: None };
     let waiting = stack().row(&[queued()]).unwrap();
     let with_tasks = after(&waiting, &[failed()]);
     for (job, release) in [

@@ -187,42 +187,94 @@ fn a_machine_that_is_lost_before_the_job_ran_sends_it_back_in_its_own_time() {
     assert_eq!(refused(&running, &failed()), JobRefusal::Started);
 }
 
-#[test]
-fn a_stolen_runner_is_seen_and_exchanged() {
-    let on = |held: &JobMachine| {
-        fact(ReportedStatus::Started { runner: Some(held.runner.clone()), at: None })
-    };
-    let own = assigned().learn(&on(&held()), at(120), &LIMITS).unwrap();
-    assert_eq!(own.taken_by_another(), None);
-    let job = assigned().learn(&on(&other()), at(120), &LIMITS).unwrap();
-    assert_eq!(job.taken_by_another(), Some(&other().runner));
-    let job = after(&job, &[JobEvent::Swapped { from: held(), to: other(), at: at(130) }]);
-    assert_eq!((job.held(), job.taken_by_another()), (Some(&other()), None));
-    let early = waiting().learn(&on(&other()), at(120), &LIMITS).unwrap();
-    assert_eq!(early.taken_by_another(), Some(&other().runner));
-    let adopted =
-        after(&early, &[JobEvent::Adopted { held: other(), deadline: at(500), at: at(130) }]);
-    assert_eq!(adopted.taken_by_another(), None);
+fn runs_on(runner: &RunnerName) -> JobFact {
+    fact(ReportedStatus::Started { runner: Some(runner.clone()), at: None })
+}
+
+fn taken() -> JobEvent {
+    JobEvent::Taken { runner: held().runner, by: JobId::new("71") }
 }
 
 #[test]
-fn a_job_that_is_over_still_exchanges_what_it_would_release() {
-    let runner = Some(other().runner);
-    let ran = fact(ReportedStatus::Completed {
-        conclusion: Conclusion::new("success"),
-        runner,
-        at: None,
-    });
-    let over = assigned().learn(&ran, at(300), &LIMITS).unwrap();
-    assert_eq!(over.taken_by_another(), Some(&other().runner));
-    let swap = JobEvent::Swapped { from: held(), to: other(), at: at(130) };
-    let swapped = after(&over, std::slice::from_ref(&swap));
-    assert_eq!(swapped.taken_by_another(), None);
-    let released =
-        after(&swapped, &[JobEvent::Released { held: other(), at: at(230), notes: vec![] }]);
-    assert_eq!(released.taken_by_another(), None, "nothing is left to exchange");
-    assert!(matches!(refused(&released, &swap), JobRefusal::Illegal { .. }));
-    assert_eq!(refused(&swapped, &swap), JobRefusal::AnotherMachine);
+fn a_job_on_another_jobs_runner_is_seen() {
+    let own = assigned().learn(&runs_on(&held().runner), at(120), &LIMITS).unwrap();
+    assert_eq!((own.took("bp"), own.is_elsewhere(&held())), (None, false));
+    let theirs = RunnerName::new("bp-71-0");
+    for job in [assigned(), waiting()] {
+        let job = job.learn(&runs_on(&theirs), at(120), &LIMITS).unwrap();
+        assert_eq!(job.took("bp"), Some((JobId::new("71"), &theirs)));
+        assert_eq!(job.took("another-stack"), None);
+        assert!(job.is_elsewhere(&held()));
+        let runs = |second| JobEvent::RunsOn { instance: other().instance, at: at(second) };
+        let job = after(&job, &[runs(130), runs(140)]);
+        assert_eq!(job.runs_on(), Some(&other().instance));
+        assert_eq!(job.steps.last().map(|step| step.at), Some(at(130)), "it is noted once");
+    }
+}
+
+#[test]
+fn a_row_notes_the_job_that_took_its_runner_until_it_has_another() {
+    let job = after(&assigned(), &[taken(), taken()]);
+    assert_eq!((job.held(), job.taken_by.clone()), (Some(&held()), Some(JobId::new("71"))));
+    let another = JobEvent::Taken { runner: held().runner, by: JobId::new("72") };
+    assert_eq!(refused(&job, &another), JobRefusal::AnotherMachine, "a runner runs one job");
+    let stale = JobEvent::Taken { runner: other().runner, by: JobId::new("71") };
+    assert_eq!(refused(&assigned(), &stale), JobRefusal::AnotherMachine);
+    let freed = JobEvent::Freed {
+        held: held(),
+        setback: Setback::RunnerTaken,
+        at: at(130),
+        not_before: at(130),
+    };
+    assert_eq!(after(&job, &[freed]).taken_by, None);
+    let over = after(&after(&assigned(), &[failed()]), &[taken()]);
+    let released = JobEvent::Released { held: held(), at: at(230), notes: vec![] };
+    let over = after(&over, &[released]);
+    assert_eq!(over.taken_by, Some(JobId::new("71")), "a chain of names leads on");
+    assert!(matches!(refused(&over, &taken()), JobRefusal::Illegal { .. }));
+}
+
+#[test]
+fn a_job_that_runs_elsewhere_gives_its_machine_back_before_its_end() {
+    let judged = JobEvent::Judged { held: held(), taken_by: None, after: AfterJob::Pool };
+    let released = JobEvent::Released { held: held(), at: at(230), notes: vec![] };
+    for early in [&judged, &released] {
+        assert!(matches!(refused(&assigned(), early), JobRefusal::Illegal { .. }), "it waits");
+    }
+    let runs = assigned().learn(&runs_on(&other().runner), at(120), &LIMITS).unwrap();
+    let runs = after(&runs, &[judged]);
+    let over = runs.learn(&completed("success"), at(300), &LIMITS).unwrap();
+    assert_eq!(over.says_of(&held().instance, false), Some(AfterJob::Pool), "it stays decided");
+    assert_eq!(after(&runs, &[released]).state, JobState::Elsewhere);
+}
+
+#[test]
+fn a_job_that_runs_or_ran_elsewhere_gets_a_machine_for_the_job_that_waits() {
+    let adopted = JobEvent::Adopted { held: held(), deadline: at(500), at: at(130) };
+    let early = waiting().learn(&runs_on(&other().runner), at(120), &LIMITS).unwrap();
+    assert_eq!(after(&early, std::slice::from_ref(&adopted)).held(), Some(&held()));
+    let over = early.learn(&completed("success"), at(125), &LIMITS).unwrap();
+    assert_eq!(after(&over, std::slice::from_ref(&adopted)).keeps(), Some(&held()));
+    let conclusion = Conclusion::new("cancelled");
+    let cancelled = fact(ReportedStatus::Completed { conclusion, runner: None, at: None });
+    let cancelled = waiting().learn(&cancelled, at(125), &LIMITS).unwrap();
+    assert!(matches!(refused(&cancelled, &adopted), JobRefusal::Illegal { .. }), "it never ran");
+}
+
+/// The job that runs there tells of its end, so the sweep is only a backup.
+#[test]
+fn a_job_that_is_over_waits_for_the_job_on_its_machine() {
+    let look = |job: &Job| job.next_look(at(400), &LIMITS);
+    let over = assigned().learn(&completed("success"), at(300), &LIMITS).unwrap();
+    let over_and_taken = after(&over, &[taken()]);
+    assert_eq!(look(&over), Some(at(400).after(ENDED_LOOK_AGAIN)));
+    assert_eq!(look(&over_and_taken), Some(at(400).after(RUNNING_LOOK_AGAIN)));
+    let taken_by = over_and_taken.taken_by.clone();
+    let judged = JobEvent::Judged { held: held(), taken_by, after: AfterJob::Pool };
+    let judged = after(&over_and_taken, &[judged]);
+    assert_eq!(look(&judged), Some(at(400).after(ENDED_LOOK_AGAIN)), "its release is under way");
+    let released = JobEvent::Released { held: held(), at: at(401), notes: vec![] };
+    assert_eq!(look(&after(&over_and_taken, &[released])), None);
 }
 
 #[test]
@@ -347,13 +399,14 @@ fn the_table() {
             at: at(1),
             not_before: at(2),
         },
-        JobEvent::Swapped { from: held(), to: other(), at: at(130) },
+        taken(),
+        JobEvent::RunsOn { instance: other().instance, at: at(130) },
         JobEvent::Adopted { held: held(), deadline: at(500), at: at(130) },
         failed(),
         dismissed(),
         JobEvent::Told { at: at(210) },
         JobEvent::RunCancelled { at: at(220) },
-        JobEvent::Judged { held: held(), after: AfterJob::Pool },
+        JobEvent::Judged { held: held(), taken_by: None, after: AfterJob::Pool },
         JobEvent::Released { held: held(), at: at(230), notes: vec![] },
     ];
     let mut table = String::new();
@@ -376,8 +429,9 @@ fn the_table() {
          waiting routed:waiting overflowed:waiting begun:assigning failed:ended dismissed:ended\n\
          assigning overflowed:assigning begun:assigning renewed:assigning assigned:assigned \
          set-back:waiting failed:ended dismissed:ended\n\
-         assigned assigned:assigned freed:waiting swapped:assigned failed:ended dismissed:ended\n\
-         elsewhere adopted:assigned dismissed:ended\n\
-         ended dismissed:ended told:ended run-cancelled:ended judged:ended released:ended\n"
+         assigned assigned:assigned freed:waiting taken:assigned runs-on:assigned failed:ended \
+         dismissed:ended\n\
+         elsewhere runs-on:elsewhere adopted:assigned dismissed:ended\n\
+         ended runs-on:ended dismissed:ended told:ended run-cancelled:ended judged:ended released:ended\n"
     );
 }

@@ -71,15 +71,11 @@ fn full() -> Job {
         set_back(123, Setback::Ceiling, vec![]),
         begun(124),
         took(launched),
-        JobEvent::Swapped { from: held(), to: other(), at: at(130) },
+        JobEvent::RunsOn { instance: other().instance, at: at(130) },
         refused(),
         JobEvent::Told { at: at(210) },
         JobEvent::RunCancelled { at: at(220) },
-        JobEvent::Released {
-            held: other(),
-            at: at(230),
-            notes: vec![noted(126, JobStep::Listens)],
-        },
+        JobEvent::Released { held: held(), at: at(230), notes: vec![noted(126, JobStep::Listens)] },
     ];
     after(&assigning(), &events)
 }
@@ -88,6 +84,26 @@ fn full() -> Job {
 fn what_is_written_today_is_the_present_version() {
     assert_eq!(full().encode(), V1_NOTES.trim_end());
     assert_eq!(Job::decode(V1_NOTES).unwrap(), full());
+}
+
+/// A row of an earlier version has neither field, and an earlier version reads past both.
+#[test]
+fn a_taken_runner_is_stored() {
+    let runs = fact(ReportedStatus::Started { runner: Some(other().runner), at: None });
+    let job = assigned().learn(&runs, at(120), &LIMITS).unwrap();
+    let by = JobId::new("71");
+    let taken = JobEvent::Taken { runner: held().runner, by: by.clone() };
+    let judged = JobEvent::Judged {
+        held: held(),
+        taken_by: Some(by),
+        after: AfterJob::End(crate::instance::EndReason::WornOut),
+    };
+    assert!(!job.encode().contains("taken-by") && !job.encode().contains("after"));
+    let job = after(&job, &[taken, judged]);
+    let text = job.encode();
+    assert!(text.contains(r#""taken-by":"71""#), "{text}");
+    assert!(text.contains(r#""after":{"end":"worn-out"}"#), "{text}");
+    assert_eq!(Job::decode(&text).unwrap(), job);
 }
 
 #[test]

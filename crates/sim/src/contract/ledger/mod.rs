@@ -10,7 +10,6 @@ mod fixtures;
 mod leases;
 mod reservations;
 mod rows;
-mod swaps;
 mod sweeps;
 mod unreadable;
 mod writes;
@@ -21,7 +20,6 @@ pub use documents::*;
 pub use leases::*;
 pub use reservations::*;
 pub use rows::*;
-pub use swaps::*;
 pub use sweeps::*;
 pub use unreadable::*;
 pub use writes::*;
@@ -82,9 +80,6 @@ macro_rules! ledger_contract {
                 rows_wait_by_lane_and_repository,
                 waiting_rows_turn_every_page_in_order,
                 rows_are_listed_by_their_next_look,
-                a_swap_exchanges_owners_and_rows,
-                a_swap_changes_nothing_if_any_part_has_moved,
-                a_swap_needs_two_running_records,
                 a_document_is_written_only_over_the_revision_read,
                 of_many_first_documents_one_is_stored,
                 a_collection_lists_its_own_documents,

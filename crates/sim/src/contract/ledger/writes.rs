@@ -1,6 +1,6 @@
 //! Ordinary writes: conditional on the revision that was read, stored unchanged.
 //!
-//! Not here: claims (`claims`), swaps (`swaps`).
+//! Not here: claims (`claims`).
 
 use std::time::Duration;
 

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use bullpen_core::ids::{InstanceId, JobId};
-use bullpen_core::invariants::WriteKind;
 use bullpen_core::ports::{Document, Fault, ItemKind, JobRow, Listing, Page, Unreadable};
 use bullpen_core::time::Timestamp;
 
@@ -71,7 +70,7 @@ impl LedgerState {
         let _ = if newer { self.foreign.insert(item) } else { self.foreign.remove(&item) };
         let record = self.read(&InstanceId::new(key)).filter(|_| kind == ItemKind::Record);
         if let Some(record) = record {
-            self.unobserved(|state| drop(state.store(now, record, WriteKind::Ordinary)));
+            self.unobserved(|state| drop(state.store(now, record)));
         }
     }
 

@@ -4,8 +4,8 @@
 //! recently removed ones, as a store does that removes directory items lazily. In weather with lag,
 //! sweeps answer from the past. Pages are tiny, so that every caller has to turn them.
 //!
-//! Not here: deciding what to write. The state only compares revisions, except for the two writes
-//! whose rule is the ledger's own: `claim` and `swap`.
+//! Not here: deciding what to write. The state only compares revisions, except for the one write
+//! whose rule is the ledger's own: `claim`.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use bullpen_core::instance::{Owner, Record};
 use bullpen_core::lease::Lease;
 use bullpen_core::message::Advert;
 use bullpen_core::ports::{
-    ClaimWrite, Document, Fault, ItemKind, JobRow, Ledger, Listing, Page, Recorded, Reserved, Swap,
+    ClaimWrite, Document, Fault, ItemKind, JobRow, Ledger, Listing, Page, Recorded, Reserved,
     WaitingAt, Written,
 };
 use bullpen_core::time::Timestamp;
@@ -216,11 +216,6 @@ impl Ledger for LedgerModel {
     async fn bury(&self, seen: &Record, tombstone: &Record) -> Result<Written<Record>, Fault> {
         let (seen, tombstone) = (seen.revision, tombstone.clone());
         self.write(move |state, now| state.bury(now, seen, tombstone)).await
-    }
-
-    async fn swap(&self, swap: &Swap) -> Result<Written<()>, Fault> {
-        let swap = swap.clone();
-        self.write(move |state, now| state.swap(now, &swap)).await
     }
 
     async fn owned_by(&self, owner: &Owner) -> Result<Listing<Record>, Fault> {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use bullpen_core::creation::{Ceiling, Intent, Scope};
 use bullpen_core::ids::{ClassName, IntentId, PoolName, Revision};
 use bullpen_core::instance::Record;
-use bullpen_core::invariants::WriteKind;
 use bullpen_core::ports::{Recorded, Reserved, Written};
 use bullpen_core::time::Timestamp;
 
@@ -75,7 +74,7 @@ impl LedgerState {
         self.count(&record.facts.class, record.facts.pool.as_ref(), 1);
         let (outstanding, revision) = (intent.outstanding - 1, intent.revision.next());
         self.store_intent(now, Intent { outstanding, revision, ..intent });
-        Recorded::Stored(self.store(now, record, WriteKind::Ordinary))
+        Recorded::Stored(self.store(now, record))
     }
 
     /// Returns the outstanding reservation, unless another write came after `seen`.

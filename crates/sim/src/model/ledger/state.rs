@@ -12,9 +12,8 @@ use std::sync::Arc;
 use bullpen_core::creation::{Intent, Scope};
 use bullpen_core::ids::{InstanceId, IntentId, LeaseName, Revision};
 use bullpen_core::instance::{InstanceEvent, Record, State};
-use bullpen_core::invariants::WriteKind;
 use bullpen_core::lease::Lease;
-use bullpen_core::ports::{ClaimWrite, Document, JobRow, Swap, Written};
+use bullpen_core::ports::{ClaimWrite, Document, JobRow, Written};
 use bullpen_core::time::Timestamp;
 
 use super::directories::Directories;
@@ -34,8 +33,6 @@ pub enum LedgerWrite<'a> {
         before: Option<&'a Record>,
         /// The record now.
         after: &'a Record,
-        /// Whether the write is half of a swap.
-        kind: WriteKind,
         /// The process that made the write.
         by: &'a str,
     },
@@ -153,7 +150,7 @@ impl LedgerState {
             lease: write.lease,
         };
         match self.stored(&write.id).map(|stored| stored.on(&event)) {
-            Some(Ok(next)) => Written::Won(self.store(now, next, WriteKind::Ordinary)),
+            Some(Ok(next)) => Written::Won(self.store(now, next)),
             Some(Err(_)) | None => Written::Lost,
         }
     }
@@ -161,11 +158,7 @@ impl LedgerState {
     /// Stores `next` unless another write came after `seen`.
     pub fn replace(&mut self, now: Timestamp, seen: Revision, next: Record) -> Written<Record> {
         debug_assert!(next.state.is_live(), "only `bury` stores a tombstone");
-        if self.is_at(&next.id, seen) {
-            Written::Won(self.store(now, next, WriteKind::Ordinary))
-        } else {
-            Written::Lost
-        }
+        if self.is_at(&next.id, seen) { Written::Won(self.store(now, next)) } else { Written::Lost }
     }
 
     /// Stores a tombstone, unless another write came after `seen`, and returns the reservation.
@@ -177,34 +170,7 @@ impl LedgerState {
         if self.live.contains_key(&tombstone.id) {
             self.uncount(&tombstone.facts.class, tombstone.facts.pool.as_ref(), 1);
         }
-        Written::Won(self.store(now, tombstone, WriteKind::Ordinary))
-    }
-
-    /// Exchanges two owners and stores both rows, or changes nothing.
-    pub fn swap(&mut self, now: Timestamp, swap: &Swap) -> Written<()> {
-        let [one, other] = &swap.records;
-        let [Some(next_one), Some(next_other)] =
-            [self.swapped(one, other), self.swapped(other, one)]
-        else {
-            return Written::Lost;
-        };
-        let [row, other_row] = &swap.rows;
-        let rows_fit = swap.rows.iter().all(|half| self.rows.is_at(&half.row.job, Some(half.seen)));
-        if one.id == other.id || row.row.job == other_row.row.job || !rows_fit {
-            return Written::Lost;
-        }
-        self.store(now, next_one, WriteKind::Swap);
-        self.store(now, next_other, WriteKind::Swap);
-        for half in &swap.rows {
-            self.store_row(now, half.row.clone());
-        }
-        Written::Won(())
-    }
-
-    /// `record` with `other`'s owner, unless another write came after it was read.
-    fn swapped(&self, record: &Record, other: &Record) -> Option<Record> {
-        let stored = self.stored(&record.id).filter(|stored| stored.revision == record.revision)?;
-        stored.swapped_with(other).ok()
+        Written::Won(self.store(now, tombstone))
     }
 
     fn is_at(&self, id: &InstanceId, seen: Revision) -> bool {
@@ -226,7 +192,7 @@ impl LedgerState {
     }
 
     /// The only function that changes a record. Returns the stored record.
-    pub(super) fn store(&mut self, now: Timestamp, next: Record, kind: WriteKind) -> Record {
+    pub(super) fn store(&mut self, now: Timestamp, next: Record) -> Record {
         let id = next.id.clone();
         let before = self.live.remove(&id).or_else(|| self.tombstones.remove(&id));
         let revision = before.as_ref().map_or(Revision(1), |before| before.revision.next());
@@ -245,13 +211,7 @@ impl LedgerState {
             self.live.insert(id.clone(), Arc::clone(&after));
         }
         let (by, before_it) = (Arc::clone(&self.caller), before.as_deref());
-        self.tell(&LedgerWrite::Record {
-            at: now,
-            before: before_it,
-            after: &after,
-            kind,
-            by: &by,
-        });
+        self.tell(&LedgerWrite::Record { at: now, before: before_it, after: &after, by: &by });
         self.past.note(now, (id, before));
         Record::clone(&after)
     }

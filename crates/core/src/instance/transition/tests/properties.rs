@@ -17,7 +17,7 @@ use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use super::super::{AfterWarmUp, Authority, InstanceEvent, InstanceRefusal};
 use crate::ids::{ClaimId, Generation, InstanceId, StopOp};
 use crate::instance::{EndReason, Owner, Record, State, StateName};
-use crate::invariants::{self, WriteKind};
+use crate::invariants;
 use crate::mailbox::{RemovalProof, Unexposed};
 use crate::samples::{LIMITS, at, facts, job_owner, pool, pool_owner, request_owner, trust};
 use crate::time::Timestamp;
@@ -45,7 +45,7 @@ struct Attempt {
 
 fn attempts() -> impl Strategy<Value = Vec<Attempt>> {
     let pick = || prop_oneof![6 => Just(0_u8), 1 => Just(1), 1 => Just(2), 1 => Just(3)];
-    let one = (0..14_u8, 0..6_u8, pick(), pick(), pick(), any::<u8>(), 0..120_u64, 0..900_u64)
+    let one = (0..13_u8, 0..6_u8, pick(), pick(), pick(), any::<u8>(), 0..120_u64, 0..900_u64)
         .prop_map(|(event, authority, owner, generation, nonce, choice, later, horizon)| Attempt {
             event,
             authority,
@@ -159,16 +159,16 @@ impl Resolved<'_> {
             1 => InstanceEvent::FoundRunning { op: self.op(), until: deadline, deadline },
             2 => InstanceEvent::StopAgain { op: self.op(), until: deadline },
             3 => InstanceEvent::FoundStopped { at, skew: Duration::ZERO, deadline, shared },
-            4..=9 => self.tenure_event(),
-            10 => {
+            4..=8 => self.tenure_event(),
+            9 => {
                 let (authority, warm) = (self.authority(), self.odd());
                 InstanceEvent::Withdrawn { authority, warm, at, cap: deadline }
             }
-            11 => {
+            10 => {
                 let proof = Unexposed::assumed(self.generation(), self.removal());
                 InstanceEvent::Returned { proof, at, deadline, shared }
             }
-            12 => InstanceEvent::Condemned { authority: self.authority(), why: self.why(), at },
+            11 => InstanceEvent::Condemned { authority: self.authority(), why: self.why(), at },
             _ => InstanceEvent::Gone { at, forget_at: deadline },
         }
     }
@@ -192,10 +192,7 @@ impl Resolved<'_> {
                 let (claim, cap) = (Some(claim), deadline.after(Duration::from_secs(60)));
                 InstanceEvent::Registered { owner, generation, claim, at, deadline, cap }
             }
-            8 => InstanceEvent::Extended { owner, generation, deadline },
-            _ => {
-                InstanceEvent::Swapped { from: owner, to: request_owner(), trust: None, generation }
-            }
+            _ => InstanceEvent::Extended { owner, generation, deadline },
         }
     }
 }
@@ -213,11 +210,7 @@ fn live(
         let event = Resolved { attempt, record: &record, now }.event();
         let Ok(mut next) = record.on(&event) else { continue };
         next.revision = record.revision.next();
-        let kind = match event {
-            InstanceEvent::Swapped { .. } => WriteKind::Swap,
-            _ => WriteKind::Ordinary,
-        };
-        let checked = invariants::on_write(Some(&record), &next, kind);
+        let checked = invariants::on_write(Some(&record), &next);
         prop_assert_eq!(checked, Ok(()), "{:?} on {:?}", event, record);
         prop_assert!(next.generation >= record.generation, "generations never fall");
         prop_assert!(next.uses >= record.uses && next.id == record.id);
@@ -273,7 +266,6 @@ fn in_the_name_of(owner: &Owner, generation: Generation, claim: &ClaimId) -> Vec
             cap,
         },
         InstanceEvent::Extended { owner: owner(), generation, deadline },
-        InstanceEvent::Swapped { from: owner(), to: request_owner(), trust: None, generation },
         InstanceEvent::Withdrawn { authority: authority.clone(), warm: true, at: at(1), cap },
         InstanceEvent::Condemned { authority, why: EndReason::Dumped, at: at(1) },
     ]

@@ -57,7 +57,7 @@ fn returned(generation: Generation, removal: RemovalProof) -> InstanceEvent {
 }
 
 /// The events of a job's owner, written by `owner` at `generation`.
-fn owners_events(owner: &Owner, generation: Generation) -> [(State, InstanceEvent); 6] {
+fn owners_events(owner: &Owner, generation: Generation) -> [(State, InstanceEvent); 5] {
     let name = || owner.clone();
     let mine = || Authority::Owner { owner: name(), generation };
     let (claim, lease, deadline) = (ClaimId::new("claim-2"), at(400), at(2_000));
@@ -67,10 +67,6 @@ fn owners_events(owner: &Owner, generation: Generation) -> [(State, InstanceEven
         (ours(), registered(name(), generation, Some(nonce()))),
         (ours(), condemned(mine())),
         (running(job_owner()), InstanceEvent::Extended { owner: name(), generation, deadline }),
-        (
-            running(job_owner()),
-            InstanceEvent::Swapped { from: name(), to: request_owner(), trust: None, generation },
-        ),
         (running(job_owner()), withdrawn(mine())),
     ]
 }

@@ -182,26 +182,6 @@ fn an_extension_moves_the_deadline_forward_and_stops_at_the_cap() {
 }
 
 #[test]
-fn a_swap_changes_the_owner_and_keeps_the_generation() {
-    let (from, to) = (job_owner(), request_owner());
-    let trust = Some(trust());
-    let event = InstanceEvent::Swapped { from, to: to.clone(), trust, generation: GENERATION };
-    let next = after(running(job_owner()), &event);
-    assert_eq!((next.state, next.generation, next.tainted), (running(to), GENERATION, false));
-}
-
-#[test]
-fn a_machine_that_ran_another_groups_code_by_a_swap_is_tainted_for_good() {
-    let mine = record(running(job_owner()));
-    let theirs =
-        Record { trust: Some(TrustGroup::new("acme/other")), ..record(running(request_owner())) };
-    let swapped = mine.swapped_with(&theirs).unwrap();
-    assert_eq!(swapped.state, running(request_owner()));
-    assert!(swapped.tainted);
-    assert!(swapped.swapped_with(&mine).unwrap().tainted, "swapping back cleans nothing");
-}
-
-#[test]
 fn an_owner_gives_back_what_is_claimed_running_or_warm() {
     let owner = request_owner;
     for state in [created(owner()), claimed(owner(), Tier::Hot), running(owner())] {
