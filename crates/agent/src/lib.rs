@@ -18,6 +18,8 @@ mod outbox;
 pub mod runner;
 pub mod scripts;
 pub mod system;
+#[cfg(test)]
+mod test_program;
 pub mod warm_up;
 
 pub use agent::{Agent, AgentTask, Interrupter};

@@ -27,10 +27,11 @@ pub(super) fn step(path: &Path, if_inet6: &Path) -> io::Result<Step> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::symlink;
     use std::process::Command;
 
     use super::*;
+    use crate::test_program;
 
     const V4: &str = "OUTPUT --destination 169.254.169.254 -m owner ! --uid-owner 0 -j REJECT";
     const V6: &str = "OUTPUT --destination fd00:ec2::254 -m owner ! --uid-owner 0 -j REJECT";
@@ -52,8 +53,7 @@ esac"#;
         for (name, script) in programs {
             let program = bin.join(name);
             let text = format!("#!/bin/bash\n[[ $1 == list ]] || echo {name} \"$@\"\n{script}\n");
-            fs::write(&program, text).unwrap();
-            fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+            test_program::install(&program, &text);
         }
         symlink("/bin/cat", bin.join("cat")).unwrap_or_default();
         let mut command = Command::new(step.program);

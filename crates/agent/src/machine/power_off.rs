@@ -69,20 +69,19 @@ impl<C: Clock> Watchdog for PowerOff<C> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
     use std::time::Duration;
 
     use super::*;
     use crate::system::SystemClock;
+    use crate::test_program;
 
     /// A watchdog with a fake program that records its arguments and exits with this code.
     fn pretend(directory: &Path, exit: u8) -> PowerOff<SystemClock> {
         let program = directory.join(PROGRAM);
         let log = directory.join("calls");
         let script = format!("#!/bin/sh\necho \"$@\" >>{}\nexit {exit}\n", log.display());
-        fs::write(&program, script).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        test_program::install(&program, &script);
         PowerOff { program, ..PowerOff::new(SystemClock::new()) }
     }
 

@@ -1,8 +1,9 @@
 //! Tests of cleaning, on a directory that stands for a machine.
 
-use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::fs::{chown, symlink};
 
 use super::*;
+use crate::test_program;
 
 /// A directory that stands for a machine; its jobs run as this process's own user.
 struct TestMachine {
@@ -55,10 +56,8 @@ impl TestMachine {
     }
 
     fn docker(&self, script: &str) {
-        let path = self.directory.path().join("bin/docker");
-        fs::write(&path, format!("#!/bin/bash\necho \"$@\" >>{}\n{script}\n", self.calls()))
-            .unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        let script = format!("#!/bin/bash\necho \"$@\" >>{}\n{script}\n", self.calls());
+        test_program::install(&self.directory.path().join("bin/docker"), &script);
     }
 
     fn calls(&self) -> String {
