@@ -53,12 +53,12 @@ pub async fn process<P: Ports, J: JobForge>(
         | JobState::Elsewhere
         | JobState::Ended { .. } => {
             taken::note(service, &seen).await?;
-            let attended = taken::attend(service, &seen).await?;
+            let processed = taken::follow_up(service, &seen).await?;
             // A row that a fact has woken is not due, and GitHub need not be asked.
             if !seen.job.is_over() && seen.is_due(service.stack.now()) {
                 finish::is_queued(service, &seen.job).await?;
             }
-            Ok(attended)
+            Ok(processed)
         }
     }
 }

@@ -70,7 +70,7 @@ pub(super) async fn displaced<P: Ports>(
 
 /// Finds the job whose runner is left for a job that lost its own: follows the jobs that took one
 /// another's runners to the first whose runner no job took.
-pub(super) async fn heir<P: Ports>(
+pub(super) async fn spare_owner<P: Ports>(
     stack: &Stack<P>,
     job: &Job,
     until: Timestamp,

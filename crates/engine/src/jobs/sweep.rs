@@ -88,9 +88,9 @@ async fn look<P: Ports, J: JobForge>(
         | JobState::Assigned { .. }
         | JobState::Elsewhere
         | JobState::Ended { .. } => {
-            let attended = process(service, &seen.job.id).await;
+            let processed = process(service, &seen.job.id).await;
             rows::touch(stack, &seen, service.patience()).await?;
-            attended.map(|_| ())
+            processed.map(|_| ())
         }
     }
 }

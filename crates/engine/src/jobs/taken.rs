@@ -49,19 +49,19 @@ pub(super) async fn note<P: Ports, J: JobForge>(
         let event = JobEvent::RunsOn { instance: held.instance, at: stack.now() };
         let _ = rows::apply(stack, &job.id, &event, until).await?;
     }
-    let _ = attend(service, &other).await?;
+    let _ = follow_up(service, &other).await?;
     // The job that waits may be another one, whose runner a job has that now lost its own.
     if is_news
         && other.job.known.phase() != JobPhase::Queued
         && let Some(displaced) = runners::displaced(stack, job, until).await?
     {
-        let _ = attend(service, &displaced).await?;
+        let _ = follow_up(service, &displaced).await?;
     }
     Ok(())
 }
 
 /// Does what a row needs whose machine another job took, or whose job runs elsewhere or is over.
-pub(super) async fn attend<P: Ports, J: JobForge>(
+pub(super) async fn follow_up<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     seen: &SeenRow,
 ) -> Result<Processed, Fault> {
@@ -101,16 +101,16 @@ async fn await_spare<P: Ports, J: JobForge>(
     job: &Job,
     held: &JobMachine,
 ) -> Result<(), Fault> {
-    let heir = runners::heir(service.stack, job, service.patience()).await?;
-    let spare = match &heir {
-        Some(heir) => spare(service, heir).await?,
-        None => Spare::None,
+    let owner = runners::spare_owner(service.stack, job, service.patience()).await?;
+    let spare = match &owner {
+        Some(owner) => spare_runner(service, owner).await?,
+        None => SpareRunner::None,
     };
     match spare {
-        Spare::Left => return Ok(()),
+        SpareRunner::Left => return Ok(()),
         // GitHub may have given it the job, and may not have said so.
-        Spare::Useless if !finish::is_queued(service, job).await? => return Ok(()),
-        Spare::Useless | Spare::None => {}
+        SpareRunner::Useless if !finish::is_queued(service, job).await? => return Ok(()),
+        SpareRunner::Useless | SpareRunner::None => {}
     }
     // The machine is released once the job that took it is over.
     let _ = resume::free(service, job, held, Setback::RunnerTaken).await?;
@@ -118,7 +118,7 @@ async fn await_spare<P: Ports, J: JobForge>(
 }
 
 /// The runner that a job left behind.
-enum Spare {
+enum SpareRunner {
     /// It listens, or a worker prepares it.
     Left,
     /// It has ended, or GitHub gives it no job.
@@ -127,41 +127,41 @@ enum Spare {
     None,
 }
 
-async fn spare<P: Ports, J: JobForge>(
+async fn spare_runner<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
-    heir: &SeenRow,
-) -> Result<Spare, Fault> {
-    let (stack, until, job) = (service.stack, service.patience(), &heir.job);
+    row: &SeenRow,
+) -> Result<SpareRunner, Fault> {
+    let (stack, until, job) = (service.stack, service.patience(), &row.job);
     let Some(held) = job.keeps() else {
         let is_coming = is_under_way(service, job).await?;
-        return Ok(if is_coming { Spare::Left } else { Spare::None });
+        return Ok(if is_coming { SpareRunner::Left } else { SpareRunner::None });
     };
     let owner = owner_of(&job.id);
     let ours = |record: &Record| {
         record.generation == held.generation && record.state.owner() == Some(&owner)
     };
     let record = transition::read(stack, &held.instance, until).await?;
-    let Some(record) = record.filter(ours) else { return Ok(Spare::None) };
+    let Some(record) = record.filter(ours) else { return Ok(SpareRunner::None) };
     let inbox = mail::inbox(stack, &record.facts.mailbox, until).await?;
     let report = reports::of(stack, &record, until).await?.unwrap_or_default();
     let (mail, max_runtime) = ((inbox.as_ref(), &report), stack.max_runtime(&owner));
     let now = stack.now();
-    Ok(match left(&record, mail, heir.next_look, max_runtime, now, &stack.limits) {
-        LeftAction::LookAgain(_) => Spare::Left,
-        LeftAction::Untold | LeftAction::DeleteRunner { .. } => Spare::None,
+    Ok(match left(&record, mail, row.next_look, max_runtime, now, &stack.limits) {
+        LeftAction::LookAgain(_) => SpareRunner::Left,
+        LeftAction::Untold | LeftAction::DeleteRunner { .. } => SpareRunner::None,
         LeftAction::MarkRunning(event) => {
             let _ = transition::latest(stack, &record, &event, until).await?;
-            Spare::Left
+            SpareRunner::Left
         }
         LeftAction::Listens { since } => {
             // Before its own job ran elsewhere, the runner was not left to any other.
             let began = job.known.started.as_ref().and_then(|started| started.at);
             let since = began.map_or(since, |began| since.max(began));
             match left_listening(&report, held.generation, since, now, &stack.limits) {
-                ListeningRunner::IsPatient(_) | ListeningRunner::Waits => Spare::Left,
+                ListeningRunner::IsPatient(_) | ListeningRunner::Waits => SpareRunner::Left,
                 ListeningRunner::HasEnded
                 | ListeningRunner::IsTaken
-                | ListeningRunner::IsNeglected => Spare::Useless,
+                | ListeningRunner::IsNeglected => SpareRunner::Useless,
             }
         }
     })

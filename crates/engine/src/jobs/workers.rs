@@ -144,8 +144,8 @@ async fn receive_tasks<'t, P: Ports, J: JobForge>(
         match Wake::decode(&message.delivery.body) {
             Ok(Wake { lane: Some(lane), .. }) => lanes.entry(lane).or_default().push(message),
             Ok(Wake { lane: None, job }) => tasks.push(Box::pin(async move {
-                let attended = process(service, &job).await;
-                message.settle(service, attended).await;
+                let processed = process(service, &job).await;
+                message.settle(service, processed).await;
             })),
             // The message becomes visible again, for a process of the version that wrote it.
             Err(UnreadableWake::AnotherVersion(v)) => {
@@ -190,11 +190,11 @@ async fn assign_turns<'t, P: Ports, J: JobForge>(
     for (message, turn) in messages.into_iter().zip(turns) {
         let (lane, lines) = (lane.to_owned(), Arc::clone(&lines));
         tasks.push(Box::pin(async move {
-            let attended = match turn {
+            let processed = match turn {
                 Ok(turn) => serve(service, reach, &lane, turn, lines).await,
-                Err(attended) => Ok(attended),
+                Err(processed) => Ok(processed),
             };
-            message.settle(service, attended).await;
+            message.settle(service, processed).await;
         }));
     }
 }
@@ -224,11 +224,11 @@ impl Message {
     async fn settle<P: Ports, J>(
         self,
         service: &Service<'_, P, J>,
-        attended: Result<Processed, Fault>,
+        processed: Result<Processed, Fault>,
     ) {
         let (stack, receipt) = (service.stack, &self.delivery.receipt);
         let queues = stack.ports.queues();
-        let settled = match attended {
+        let settled = match processed {
             Ok(Processed::Done | Processed::Taken | Processed::NoCapacity) => {
                 queues.delete(&self.queue, std::slice::from_ref(receipt)).await
             }
@@ -273,7 +273,7 @@ async fn serve<P: Ports, J: JobForge>(
         }
         turn = match Turn::begin(service, &waiting) {
             Ok(turn) => turn,
-            Err(attended) => return Ok(attended),
+            Err(processed) => return Ok(processed),
         };
         // The shared read of the pool is old by now, and did not cover this job.
         lines = Arc::default();
