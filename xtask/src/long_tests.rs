@@ -11,7 +11,7 @@ const LONG: &[(&str, &[&str])] = &[
     ("bullpen/demo", &["an_interrupted_one_leaves_nothing"]),
     ("bullpen/pools", &["killed::"]),
     ("bullpen/reuse", &["killed::", "cancelled::a_provision_that_is_cancelled_at_any_moment"]),
-    ("bullpen/service", &["many_jobs::", "flood::", "killed::"]),
+    ("bullpen/service", &["many_jobs::", "flood::", "killed::", "upgrade::"]),
     ("sim/crash_anywhere", &["a_provision_that_dies_at_any_await"]),
     ("sim/five_hundred_jobs", &["five_hundred_jobs_stay_within_githubs_limits"]),
     ("sim/pools", &["rounds::"]),

@@ -20,6 +20,7 @@ mod long_tests;
 mod ministack;
 mod npm;
 mod place;
+mod previous;
 mod programs;
 mod sabotage;
 mod seeds;

@@ -1,6 +1,6 @@
 //! The tools the gate needs beside cargo: rustfmt and clippy from the pinned toolchain,
 //! cargo-deny, built once into the cache, and what the tests run: act, the emulators,
-//! shellcheck, and GitHub's own schemas.
+//! shellcheck, GitHub's own schemas, and the previous version of the program.
 //!
 //! Not here: the toolchain's version (`rust-toolchain.toml`), what cargo-deny checks (`deny`), or
 //! how the tests' tools are installed (`venv`, `dynamodb_local`, `npm`).
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 
 use crate::gate::Part;
 use crate::place::{Place, succeed};
-use crate::{act, agent, dynamodb_local, ec2, ministack, npm, shellcheck};
+use crate::{act, agent, dynamodb_local, ec2, ministack, npm, previous, shellcheck};
 
 /// Raising it is a change to review: a new version may judge the same tree differently.
 const CARGO_DENY_VERSION: &str = "0.20.2";
@@ -47,6 +47,7 @@ pub(crate) fn for_tests(place: &Place, part: Part) -> Result<TestTools> {
             (ministack::VARIABLE, ministack::TOOL.program(place)?),
             (ec2::VARIABLE, ec2::TOOL.program(place)?),
             (shellcheck::VARIABLE, shellcheck::TOOL.program(place)?),
+            (previous::VARIABLE, previous::program(place)?),
         ]);
         tools.extend(dynamodb_local::program(place)?.map(|path| (dynamodb_local::VARIABLE, path)));
     }

@@ -175,7 +175,7 @@ impl Target {
             ("INPUT_APP_KEY", path("secrets/app.pem")),
             ("INPUT_RUNNER_DIR", path("tools/runner")),
         ];
-        self.world.user = Some((user, self.world.path("bullpen")));
+        (self.world.user, self.world.program) = (Some(user), self.world.path("bullpen"));
         self.world.environment.extend(told.map(|(name, value)| (name.to_owned(), value)));
     }
 
@@ -309,14 +309,14 @@ async fn a_service_that_cannot_hold_its_jobs_does_not_start_where_it_must() {
     let write = "echo \"$1\" >\"$0\"; chmod 755 \"$0\"";
     let written = Command::new("/bin/sh").args(["-c", write]).arg(&without).arg(text).status();
     assert!(written.expect("there is a shell").success());
-    target.world.user = Some((target.user, without));
+    target.world.program = without;
     let refused = target.world.run("serve --webhook 127.0.0.1:0 --admin 127.0.0.1:0").await;
     assert_ne!(refused.code, Some(0), "{refused:?}");
     let why = "isolation is required, and jobs run as the service's own user";
     assert!(refused.talk.contains(why), "{refused:?}");
     let doctor = target.world.run("doctor").await;
     assert!(doctor.data.contains("FAILED   isolation: jobs run as"), "{doctor:?}");
-    target.world.user = Some((target.user, own));
+    target.world.program = own;
 }
 
 #[cfg(feature = "aws")]

@@ -30,6 +30,7 @@ mod strangers;
 #[path = "../tools/act.rs"]
 mod tool;
 mod untrusted;
+mod upgrade;
 #[path = "../tools/waiting.rs"]
 mod waiting;
 mod webhook;

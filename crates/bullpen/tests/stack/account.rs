@@ -13,7 +13,7 @@ use bullpen_faulty::ec2::{Ground, Options};
 use bullpen_faulty::{Ec2, Ministack};
 use tempfile::TempDir;
 
-use crate::process::{Process, Ran};
+use crate::process::{self, Process, Ran};
 
 /// DynamoDB and SQS; an access key of twelve digits is an account of its own there.
 static STORES: LazyLock<Ministack> =
@@ -84,7 +84,7 @@ impl Account {
         .into();
         environment.extend(more.iter().map(|(name, value)| ((*name).into(), (*value).into())));
         let output = self.place.path().join(number.to_string());
-        Process::start(None, line, &environment, &output).ends().await
+        Process::start(&process::built(), None, line, &environment, &output).ends().await
     }
 
     /// Runs a command about a stack.

@@ -15,6 +15,11 @@ use serde_json::Value;
 
 use crate::waiting::{PATIENCE, until};
 
+/// The program under test.
+pub(crate) fn built() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_bullpen"))
+}
+
 /// Waits for a future with the limit of all waits.
 pub(crate) async fn within<T>(what: &str, comes: impl Future<Output = T>) -> T {
     let came = tokio::time::timeout(PATIENCE, comes).await;
@@ -35,18 +40,19 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts the command with these arguments, separated by white space; its output goes beside
-    /// `output`. `user`: the user that runs it, and that user's copy of the program.
+    /// Starts a program with these arguments, separated by white space, as this user; its output goes
+    /// beside `output`.
     pub(crate) fn start(
-        user: Option<&(u32, PathBuf)>,
+        program: &Path,
+        user: Option<u32>,
         line: &str,
         environment: &BTreeMap<String, String>,
         output: &Path,
     ) -> Self {
         let (stdout, stderr) = (output.with_extension("out"), output.with_extension("err"));
         let file = |path: &Path| File::create(path).expect("the output can be written");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bullpen"));
-        if let Some((id, program)) = user {
+        let mut command = Command::new(program);
+        if let Some(id) = user {
             command = Command::new("setpriv");
             command.args([format!("--reuid={id}"), format!("--regid={id}")]);
             command.arg("--clear-groups").arg(program);

@@ -26,7 +26,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Process, Ran, within};
+use crate::process::{self, Process, Ran, within};
 use crate::shared::{processes_under, stack_file};
 use crate::waiting::until;
 use crate::wire::{Answer, get};
@@ -83,9 +83,10 @@ pub(crate) struct World {
     calls: Cell<u32>,
     /// Whether its ledger is in a file that a test can read as well.
     pub(crate) on_files: bool,
-    /// The user that runs its commands, and that user's copy of the program, if not the test's
-    /// own.
-    pub(crate) user: Option<(u32, PathBuf)>,
+    /// The program of its commands.
+    pub(crate) program: PathBuf,
+    /// The user that runs its commands, if not the test's own.
+    pub(crate) user: Option<u32>,
 }
 
 impl World {
@@ -121,8 +122,8 @@ impl World {
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );
-        let world =
-            Self { place, github, environment, calls: Cell::new(0), on_files: true, user: None };
+        let (calls, program) = (Cell::new(0), process::built());
+        let world = Self { place, github, environment, calls, on_files: true, program, user: None };
         world.configure(config);
         let text = stack_file(PATIENT.iter().chain(limits));
         fs::write(world.path("bullpen.toml"), text).expect("it can be written");
@@ -155,10 +156,15 @@ impl World {
 
     /// Starts a command of this world; white space separates its arguments.
     pub(crate) fn bullpen(&self, line: &str) -> Process {
+        self.command_of(&self.program, line)
+    }
+
+    /// The same by another program.
+    pub(crate) fn command_of(&self, program: &Path, line: &str) -> Process {
         let number = self.calls.get() + 1;
         self.calls.set(number);
         let output = self.path(&format!("call-{number}"));
-        Process::start(self.user.as_ref(), line, &self.environment, &output)
+        Process::start(program, self.user, line, &self.environment, &output)
     }
 
     pub(crate) async fn run(&self, line: &str) -> Ran {
@@ -172,10 +178,15 @@ impl World {
 
     /// Starts the service with more arguments.
     pub(crate) async fn serve_with(&self, more: &str) -> Served {
+        self.serve_of(&self.program, more).await
+    }
+
+    /// The same by another program.
+    pub(crate) async fn serve_of(&self, program: &Path, more: &str) -> Served {
         let line = format!("serve --webhook 127.0.0.1:0 --admin 127.0.0.1:0 {more}");
         // Redeliveries that it requests at once must not go to its predecessor's address.
         self.github.pull(|levers| levers.webhooks.hold = true);
-        let mut process = self.bullpen(&line);
+        let mut process = self.command_of(program, &line);
         let told: Value =
             serde_json::from_str(&process.first_line().await).expect("it says where it listens");
         let url = |key: &str| told[key].as_str().expect("an address").to_owned();
