@@ -138,10 +138,21 @@ impl<'a, P: Ports> Paced<'a, P> {
         Ok(())
     }
 
-    /// As [`Fleet::list`].
+    /// As [`Fleet::list`], all pages; each page waits for a turn of its own.
     pub async fn list(&self) -> Result<Listing<Machine>, Fault> {
-        self.turn(FleetCall::Describe, 0).await?;
-        self.note_throttling(FleetCall::Describe, self.stack.ports.fleet().list().await)
+        let mut machines = Listing::from(Vec::new());
+        let mut after: Option<String> = None;
+        loop {
+            self.turn(FleetCall::Describe, 0).await?;
+            let page = self.stack.ports.fleet().list(after.as_deref()).await;
+            let page = self.note_throttling(FleetCall::Describe, page)?;
+            machines.items.extend(page.items);
+            machines.unreadable.extend(page.unreadable);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(machines),
+            }
+        }
     }
 
     /// As [`Fleet::describe`].
