@@ -129,7 +129,7 @@ impl<'a, P: Ports> Paced<'a, P> {
         let call = async |ids: &[InstanceId]| {
             match self.terminate(ids).await {
                 // The fleet has ended the others; the reaper asks for each again.
-                Err(Fault::Unreadable(_)) if ids.len() > 1 => {}
+                Err(Fault::Unreadable(_) | Fault::Denied(_)) if ids.len() > 1 => {}
                 ended => ended?,
             }
             Ok(ids.iter().map(|id| (id.clone(), ())).collect())

@@ -13,9 +13,7 @@ use bullpen_core::class::{RunnerClass, Usage};
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, IntentId, PoolName, SpecHash, StopOp};
 use bullpen_core::instance::standby::StandbyStatus;
-use bullpen_core::ports::{
-    Fault, Fleet, Machine, MachineState, StartOutcome, StopOrder, Tag, Tags,
-};
+use bullpen_core::ports::{Fleet, Machine, MachineState, StartOutcome, StopOrder, Tag, Tags};
 use bullpen_core::request::TypePattern;
 
 use super::{Harness, all_of, answered};
