@@ -1,4 +1,4 @@
-//! Work on many items, some of them at once: one that is slow does not hold up the others.
+//! Work on many items, some of them at once: a slow one does not hold up the others.
 //!
 //! Not here: what is done for each.
 

@@ -425,7 +425,7 @@ async fn keep_up_as(world: &Arc<World>, stem: &str, replica: u64) -> std::conver
         let dies = dice.chance(world.climate().crash / 4);
         let awaits = dice.below(200);
         let name = format!("{stem} {replica}.{round}");
-        let body = async |stack: &Stack<SimPorts>| upkeep(stack, &mut memory).await;
+        let body = async |stack: &Stack<SimPorts>| upkeep(stack, &memory).await;
         if world.run(&name, dies.then_some(awaits), body).await.is_none() {
             // A process that dies loses its memory.
             memory = advertise::AdvertMemory::default();
@@ -434,7 +434,7 @@ async fn keep_up_as(world: &Arc<World>, stem: &str, replica: u64) -> std::conver
 }
 
 /// One refresh, as `bullpen refresh` runs it.
-pub async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::AdvertMemory) {
+pub async fn upkeep(stack: &Stack<SimPorts>, memory: &advertise::AdvertMemory) {
     refresh(stack, &desired(), memory).await;
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bullpen_core::ids::Repository;
 use bullpen_core::ports::{Clock, Ids, JobForge, Ports};
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use tokio::sync::watch;
 
 use super::assign::Reach;
@@ -20,7 +20,7 @@ use crate::advertise;
 use crate::branch::branch;
 use crate::ending;
 use crate::pools;
-use crate::refresh::{DesiredStack, refresh};
+use crate::refresh::{DesiredStack, Lane, run_lane};
 use crate::replicas;
 
 /// How long handing back may take: one write for each row, all at once. The sweep finds a row that
@@ -192,23 +192,24 @@ async fn find_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &
     .await;
 }
 
+/// Runs each lane of upkeep at its own pace: a slow one delays no other.
 async fn upkeep_loop<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn() -> DesiredStack) {
-    let mut memory = advertise::AdvertMemory::default();
+    let (memory, desired) = (advertise::AdvertMemory::default(), &desired);
     let every = service.stack.limits.upkeep;
-    repeat(service, every, async || {
-        for report in refresh(service.stack, &desired(), &mut memory).await {
-            if let Ok(done) = report.outcome
-                && !done.is_empty()
-            {
-                tracing::info!(
-                    step = report.step,
-                    done = done.join("; "),
-                    "refresh changed the stack"
-                );
+    let lanes = Lane::ALL.map(|lane| {
+        let memory = &memory;
+        branch(repeat(service, every, async move || {
+            for report in run_lane(service.stack, lane, &desired(), memory).await {
+                if let Ok(done) = report.outcome
+                    && !done.is_empty()
+                {
+                    let (step, done) = (report.step, done.join("; "));
+                    tracing::info!(step, done, "refresh changed the stack");
+                }
             }
-        }
-    })
-    .await;
+        }))
+    });
+    join_all(lanes).await;
 }
 
 /// Keeps pools until the process takes on nothing new. It then drops the running cycles and gives
