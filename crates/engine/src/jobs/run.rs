@@ -15,6 +15,7 @@ use futures_util::future::{join, join_all};
 use tokio::sync::watch;
 
 use super::assign::Reach;
+use super::recall::recall;
 use super::{FindMemory, Service, ServiceEvent, find, sweep, workers};
 use crate::advertise;
 use crate::branch::branch;
@@ -113,7 +114,7 @@ pub async fn run<P: Ports, J: JobForge>(
             );
             let loops =
                 join(branch(sweep_loop(service)), branch(find_loop(service, &duties.repositories)));
-            join(workers, loops).await;
+            join(join(workers, loops), branch(recall_once(service))).await;
         }
     };
     let upkeep = async {
@@ -176,6 +177,12 @@ async fn sweep_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>) {
         }
     })
     .await;
+}
+
+async fn recall_once<P: Ports, J: JobForge>(service: &Service<'_, P, J>) {
+    if let Err(fault) = recall(service).await {
+        tracing::warn!(%fault, "could not read what agents said; left for the sweep");
+    }
 }
 
 async fn find_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &[Repository]) {

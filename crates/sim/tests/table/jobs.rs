@@ -77,6 +77,11 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
         scenario: "pain22_jobs_at_the_ceiling_wait_in_line",
     },
     ScenarioBug {
+        name: "what-agents-said-is-forgotten",
+        mistake: "a process that starts does not ask about jobs whose listeners have ended",
+        scenario: "pain54_what_an_agent_said_while_the_service_was_down_counts",
+    },
+    ScenarioBug {
         name: "missing-is-gone",
         mistake: "a machine that a listing misses counts as gone",
         scenario: "pain50_a_listing_that_misses_a_machine_ends_no_job",
