@@ -7,6 +7,8 @@
 //!
 //! Not here: machines without a record ([`crate::reconcile`]).
 
+use std::time::Duration;
+
 use bullpen_core::instance::{InstanceEvent, Record};
 use bullpen_core::ports::{Fault, Ledger, Ports};
 use bullpen_core::sabotage;
@@ -44,6 +46,7 @@ pub async fn end_due<P: Ports>(stack: &Stack<P>) -> Result<Reaped, Fault> {
     let (found, failed) = each_due(stack).await;
     for (record, action) in found {
         match action {
+            DueAction::Terminate if is_kept_waiting(stack, &record) => {}
             DueAction::Terminate => stack.condemned().note(record),
             DueAction::Condemn(event) => condemned.push((record, event)),
             DueAction::Leave
@@ -90,10 +93,19 @@ pub async fn take_back_due<P: Ports>(stack: &Stack<P>) -> Result<usize, Fault> {
     failed.map_or(Ok(taken), Err)
 }
 
+/// Planted bugs only: the reaper lets a condemned machine run on for minutes.
+fn is_kept_waiting<P: Ports>(stack: &Stack<P>, record: &Record) -> bool {
+    sabotage!("the-condemned-wait")
+        && stack.now().since(record.state.deadline()) < Duration::from_secs(300)
+}
+
 /// The records that are due now, and what is due for each ([`due`]); and why the list is not whole,
 /// if it is not.
 async fn each_due<P: Ports>(stack: &Stack<P>) -> (Vec<(Record, DueAction)>, Option<Fault>) {
-    let now = stack.now();
+    let mut now = stack.now();
+    if sabotage!("the-reaper-comes-late") {
+        now = now.before(Duration::from_secs(300));
+    }
     let mut found = Vec::new();
     let mut cursor: Option<String> = None;
     loop {
