@@ -27,6 +27,7 @@ pub mod parameters;
 pub mod pickup;
 pub mod pool;
 pub mod ports;
+pub mod presence;
 pub mod printable;
 pub mod rates;
 pub mod replicas;

@@ -102,6 +102,10 @@ pub struct QueuedClasses {
     pub classes: BTreeSet<ClassName>,
 }
 
+/// How many offline runners one document holds: a name and a time take some 150 bytes, and an item of
+/// DynamoDB at most 400 KB.
+pub const SUSPECTS_MAX: usize = 2_000;
+
 /// Runners at GitHub that belong to no machine of the stack, and when each was first seen offline.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfflineRunners {
@@ -111,15 +115,20 @@ pub struct OfflineRunners {
 
 impl OfflineRunners {
     /// The memory after a sweep that saw `offline`, and the runners that were offline for as long
-    /// as `grace`, and that no sweep saw online in between.
+    /// as `grace`, and that no sweep saw online in between. Of many runners it keeps those that it
+    /// knows and then some of the others, which have their turn once those are removed.
     pub fn after(
         &self,
         offline: &BTreeSet<RunnerName>,
         grace: Duration,
         now: Timestamp,
     ) -> (Self, Vec<RunnerName>) {
-        let since: BTreeMap<_, _> = offline
-            .iter()
+        let (known, new): (Vec<_>, Vec<_>) =
+            offline.iter().partition(|name| self.since.contains_key(*name));
+        let since: BTreeMap<_, _> = known
+            .into_iter()
+            .chain(new)
+            .take(SUSPECTS_MAX)
             .map(|name| (name.clone(), self.since.get(name).copied().unwrap_or(now)))
             .collect();
         let ghosts =
@@ -211,5 +220,23 @@ mod tests {
         assert_eq!(ghosts, []);
         let (_, ghosts) = second.after(&both, grace, at(600));
         assert_eq!(ghosts, [one], "the other was seen online in between");
+    }
+
+    #[test]
+    fn however_many_runners_are_offline_their_memory_fits_into_one_item() {
+        let grace = Duration::from_secs(600);
+        let longest = |number| RunnerName::new(format!("{number:0>64}"));
+        let mut offline: BTreeSet<_> = (0..10_000).map(longest).collect();
+        let (mut memory, mut removed) = (OfflineRunners::default(), 0);
+        for sweep in 0..20 {
+            let (next, ghosts) = memory.after(&offline, grace, at(sweep * 600));
+            assert!(encode(next.clone()).len() < 350_000);
+            for ghost in &ghosts {
+                offline.remove(ghost);
+            }
+            removed += ghosts.len();
+            memory = next;
+        }
+        assert_eq!((removed, offline.len()), (10_000, 0), "each has its turn");
     }
 }

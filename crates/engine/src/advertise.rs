@@ -7,6 +7,7 @@
 //! Not here: reading messages ([`crate::provision::pickup`]).
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::ids::{ClassName, InstanceId, QueueName};
@@ -51,10 +52,31 @@ async fn send<P: Ports>(
 /// When this process last advertised each machine, and how long it waits before the next advert.
 #[derive(Debug, Default)]
 pub struct AdvertMemory {
-    last: BTreeMap<InstanceId, (Timestamp, Duration)>,
+    classes: Mutex<BTreeMap<ClassName, LastAdverts>>,
 }
 
 impl AdvertMemory {
+    /// The adverts of a class's `idle` machines that are due now ([`LastAdverts::due`]).
+    fn due(
+        &self,
+        class: &ClassName,
+        idle: &[Advert],
+        missing: u64,
+        first: Duration,
+        now: Timestamp,
+    ) -> Vec<Advert> {
+        let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        classes.entry(class.clone()).or_default().due(idle, missing, first, now)
+    }
+}
+
+/// The last adverts of one class's machines.
+#[derive(Debug, Default)]
+struct LastAdverts {
+    last: BTreeMap<InstanceId, (Timestamp, Duration)>,
+}
+
+impl LastAdverts {
     /// The adverts of `idle` whose wait is over, at most `missing` of them.
     fn due(
         &mut self,
@@ -85,13 +107,13 @@ impl AdvertMemory {
 pub async fn readvertise<P: Ports>(
     stack: &Stack<P>,
     class: &ClassName,
-    memory: &mut AdvertMemory,
+    memory: &AdvertMemory,
 ) -> Result<usize, Fault> {
     let queue = stack.queue_of(class);
     let idle = stack.readable(stack.ports.ledger().idle_in(class).await?);
     let depth = stack.ports.queues().depth(&queue).await?.total();
     let missing = u64::try_from(idle.len()).unwrap_or(u64::MAX).saturating_sub(depth);
-    let due = memory.due(&idle, missing, stack.limits.readvertise, stack.now());
+    let due = memory.due(class, &idle, missing, stack.limits.readvertise, stack.now());
     for batch in due.chunks(MESSAGES_PER_CALL_MAX) {
         let messages: Vec<_> =
             batch.iter().map(|advert| Outgoing::now(message::encode(advert))).collect();

@@ -21,6 +21,7 @@ use bullpen_core::time::Timestamp;
 use tokio::sync::Notify;
 
 use crate::Stack;
+use crate::at_once::at_once;
 use crate::capacity;
 use crate::retry::retry_until;
 use crate::transition::{self, Moved};
@@ -143,6 +144,9 @@ async fn bury<P: Ports>(stack: &Stack<P>, batch: &[&Record]) -> Result<Vec<Strin
         let _ = stack.fleet().terminate(&ids).await;
     } else {
         match retry_until(stack, until, async || stack.fleet().terminate(&ids).await).await {
+            Err(Fault::Denied(why)) if !sabotage!("one-denied-machine-keeps-the-others") => {
+                tracing::warn!(why, "cloud denies ending a machine; the others end");
+            }
             // The fleet has ended all that it can read.
             Ok(()) | Err(Fault::Unreadable(_)) => {}
             Err(fault) => return Err(fault),
@@ -152,28 +156,33 @@ async fn bury<P: Ports>(stack: &Stack<P>, batch: &[&Record]) -> Result<Vec<Strin
     let unreadable: BTreeSet<String> =
         described.unreadable.iter().map(|machine| machine.key.clone()).collect();
     let machines = stack.readable(described);
-    let mut buried = Vec::new();
-    for record in batch {
+    let is_gone = |record: &&&Record| {
         if unreadable.contains(record.id.as_str()) {
-            continue;
+            return false;
         }
         let seen = machines.iter().find(|machine| machine.id == record.id);
         let young = stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;
-        let gone = match seen {
+        match seen {
             Some(_) if sabotage!("terminate-is-not-confirmed") => true,
             Some(machine) => machine.state == MachineState::Gone,
             // Not listed: gone, unless it is so young that the cloud may not list it yet.
             None => !young,
-        };
-        if !gone {
-            continue;
         }
-        let now = stack.now();
-        let event =
-            InstanceEvent::Gone { at: now, forget_at: now.after(stack.limits.tombstone_ttl) };
-        if let Moved::To(_) = transition::apply(stack, record, &event, until).await? {
-            buried.push(record.id.to_string());
-        }
-    }
-    Ok(buried)
+    };
+    let gone = batch.iter().filter(is_gone);
+    let buried = at_once(gone, async |record: &&Record| bury_one(stack, record, until).await).await;
+    let buried: Result<Vec<_>, Fault> = buried.into_iter().collect();
+    Ok(buried?.into_iter().flatten().collect())
+}
+
+/// Stores that a machine is gone; returns its id if this process did.
+async fn bury_one<P: Ports>(
+    stack: &Stack<P>,
+    record: &Record,
+    until: Timestamp,
+) -> Result<Option<String>, Fault> {
+    let now = stack.now();
+    let event = InstanceEvent::Gone { at: now, forget_at: now.after(stack.limits.tombstone_ttl) };
+    let moved = transition::apply(stack, record, &event, until).await?;
+    Ok(matches!(moved, Moved::To(_)).then(|| record.id.to_string()))
 }

@@ -7,6 +7,7 @@
 //! Not here: deciding (`bullpen-core`), any adapter, the wall clock, entropy, the environment.
 
 pub mod advertise;
+mod at_once;
 mod batch;
 pub mod branch;
 mod capacity;

@@ -129,7 +129,7 @@ impl<'a, P: Ports> Paced<'a, P> {
         let call = async |ids: &[InstanceId]| {
             match self.terminate(ids).await {
                 // The fleet has ended the others; the reaper asks for each again.
-                Err(Fault::Unreadable(_)) if ids.len() > 1 => {}
+                Err(Fault::Unreadable(_) | Fault::Denied(_)) if ids.len() > 1 => {}
                 ended => ended?,
             }
             Ok(ids.iter().map(|id| (id.clone(), ())).collect())
@@ -138,10 +138,21 @@ impl<'a, P: Ports> Paced<'a, P> {
         Ok(())
     }
 
-    /// As [`Fleet::list`].
+    /// As [`Fleet::list`], all pages; each page waits for a turn of its own.
     pub async fn list(&self) -> Result<Listing<Machine>, Fault> {
-        self.turn(FleetCall::Describe, 0).await?;
-        self.note_throttling(FleetCall::Describe, self.stack.ports.fleet().list().await)
+        let mut machines = Listing::from(Vec::new());
+        let mut after: Option<String> = None;
+        loop {
+            self.turn(FleetCall::Describe, 0).await?;
+            let page = self.stack.ports.fleet().list(after.as_deref()).await;
+            let page = self.note_throttling(FleetCall::Describe, page)?;
+            machines.items.extend(page.items);
+            machines.unreadable.extend(page.unreadable);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(machines),
+            }
+        }
     }
 
     /// As [`Fleet::describe`].

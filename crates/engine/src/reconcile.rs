@@ -1,23 +1,29 @@
 //! The reconciler compares the ledger with the cloud's tagged machines: it ends machines without a
 //! record, condemns records without a machine, and gives back abandoned intents.
 //!
-//! The order of the reads makes it safe. For machines without a record it lists the machines first
-//! and reads the ledger second, so it sees a record that is written meanwhile; for records without
-//! a machine it does the reverse. Both have a grace, because a launch and its visibility take time.
+//! One pass reads the live records first, then lists the machines, and then reads the records of
+//! those machines that had none: so it sees a record that is written meanwhile. Both directions have
+//! a grace, because a launch and its visibility take time.
 //!
-//! Not here: deadlines of records ([`crate::reap`]).
+//! Not here: deadlines of records ([`crate::reap`]), or what an answer proves (`core::presence`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bullpen_core::creation::Intent;
 use bullpen_core::ids::{InstanceId, IntentId};
-use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Record, State};
+use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Record};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::ports::{Fault, Ledger, Listing, Machine, MachineState, Ports, Written};
+use bullpen_core::ports::{
+    Clock, Fault, Ledger, Listing, Machine, MachineState, Ports, Unreadable, Written,
+};
+use bullpen_core::presence::{Presence, is_silent};
 use bullpen_core::sabotage;
+use bullpen_core::time::Timestamp;
 
 use crate::Stack;
+use crate::at_once::at_once;
 use crate::capacity;
+use crate::reports;
 use crate::retry::retry_until;
 use crate::transition::{self, Moved};
 
@@ -32,58 +38,135 @@ pub struct Reconciled {
     pub intents_given_back: usize,
 }
 
-/// Makes one pass in both directions.
+/// Makes one pass in both directions. A direction that fails does not stop the other.
 pub async fn reconcile<P: Ports>(stack: &Stack<P>) -> Result<Reconciled, Fault> {
-    let mut done = Reconciled::default();
-    records_without_machines(stack, &mut done).await?;
-    let machines = stack.readable(list(stack).await?);
-    machines_without_records(stack, &machines, &mut done).await?;
-    abandoned_intents(stack, &machines, &mut done).await?;
-    Ok(done)
+    let now = stack.now();
+    let records = live_records(stack).await?;
+    let until = patience(stack);
+    let machines = retry_until(stack, until, async || stack.fleet().list().await).await?;
+    let machines = stack.readable(machines);
+    let recorded: BTreeSet<&InstanceId> = records.iter().map(|record| &record.id).collect();
+    let orphans = at_once(
+        machines.iter().filter(|machine| {
+            machine.state != MachineState::Gone && !recorded.contains(&machine.id)
+        }),
+        async |machine: &Machine| (machine, has_record(stack, machine, now).await),
+    )
+    .await;
+    let ended = end_orphans(stack, &orphans).await;
+    let condemned = records_without_machines(stack, &records, &machines, now).await;
+    let given_back = abandoned_intents(stack, &orphans, now).await;
+    Ok(Reconciled {
+        orphans_ended: ended?,
+        records_condemned: condemned?,
+        intents_given_back: given_back?,
+    })
 }
 
-async fn list<P: Ports>(stack: &Stack<P>) -> Result<Listing<Machine>, Fault> {
-    let until = stack.now().after(stack.limits.release_retry);
-    retry_until(stack, until, async || stack.fleet().list().await).await
+/// Until when one call of the pass is retried.
+fn patience<P: Ports>(stack: &Stack<P>) -> Timestamp {
+    stack.now().after(stack.limits.release_retry)
 }
 
+/// Condemns the records whose machines are gone; returns how many.
 async fn records_without_machines<P: Ports>(
     stack: &Stack<P>,
-    done: &mut Reconciled,
-) -> Result<(), Fault> {
-    let records = live_records(stack).await?;
-    let listed = list(stack).await?;
-    // A machine that cannot be read is not gone.
-    let unreadable: BTreeSet<String> =
-        listed.unreadable.iter().map(|machine| machine.key.clone()).collect();
-    let machines = stack.readable(listed).into_iter();
-    let machines: BTreeMap<InstanceId, MachineState> =
-        machines.map(|machine| (machine.id, machine.state)).collect();
+    records: &[Record],
+    machines: &[Machine],
+    now: Timestamp,
+) -> Result<usize, Fault> {
+    let listed: BTreeMap<&InstanceId, MachineState> =
+        machines.iter().map(|machine| (&machine.id, machine.state)).collect();
+    let (mut gone, mut missing) = (Vec::new(), Vec::new());
     for record in records {
-        if unreadable.contains(record.id.as_str()) && !sabotage!("unreadable-machines-are-gone") {
-            continue;
-        }
-        let young = stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;
-        let gone = match machines.get(&record.id) {
-            Some(state) => *state == MachineState::Gone,
-            None => !young || sabotage!("reconcile-without-grace"),
-        };
-        if !gone || matches!(record.state, State::Terminating { .. }) {
-            continue;
-        }
-        let now = stack.now();
-        let event = InstanceEvent::Condemned {
-            authority: Authority::Cloud,
-            why: EndReason::MachineGone,
-            at: now,
-        };
-        let until = now.after(stack.limits.release_retry);
-        if let Moved::To(_) = transition::apply(stack, &record, &event, until).await? {
-            tracing::info!(instance_id = %record.id, "condemned record whose machine is gone");
-            done.records_condemned += 1;
+        let state = listed.get(&record.id).copied();
+        match Presence::listed(record, state, now, &stack.limits) {
+            Presence::Here => {}
+            Presence::Gone => gone.push(record),
+            Presence::Missing => missing.push(record),
         }
     }
-    Ok(())
+    let condemned = condemn(stack, &gone).await;
+    let looked_for = look_for(stack, missing).await?;
+    Ok(condemned? + condemn(stack, &looked_for).await?)
+}
+
+/// Looks for machines that a listing missed: by their ids, twice, and whether their agents beat in
+/// between. Returns the records of those that are gone.
+async fn look_for<'r, P: Ports>(
+    stack: &Stack<P>,
+    missing: Vec<&'r Record>,
+) -> Result<Vec<&'r Record>, Fault> {
+    let (mut gone, missing) = look_up(stack, missing).await?;
+    if missing.is_empty() {
+        return Ok(gone);
+    }
+    let first = reports::of_each(stack, &missing, patience(stack)).await?;
+    stack.ports.clock().sleep(stack.limits.heartbeat_stale).await;
+    let last = reports::of_each(stack, &missing, patience(stack)).await?;
+    let now = stack.now();
+    let watched = missing.into_iter().zip(first.iter().zip(&last));
+    let silent = watched
+        .filter(|(_, (first, last))| is_silent(first.as_ref(), last.as_ref(), now, &stack.limits));
+    let (found, missing) = look_up(stack, silent.map(|(record, _)| record).collect()).await?;
+    gone.extend(found.into_iter().chain(missing));
+    Ok(gone)
+}
+
+/// Looks machines up by their ids; returns the records of those that are gone, and of those that no
+/// answer shows. A machine that cannot be read is there.
+async fn look_up<'r, P: Ports>(
+    stack: &Stack<P>,
+    records: Vec<&'r Record>,
+) -> Result<(Vec<&'r Record>, Vec<&'r Record>), Fault> {
+    let (mut gone, mut missing) = (Vec::new(), Vec::new());
+    for batch in records.chunks(IDS_PER_CALL_MAX) {
+        let ids: Vec<InstanceId> = batch.iter().map(|record| record.id.clone()).collect();
+        let found =
+            retry_until(stack, patience(stack), async || stack.fleet().describe(&ids).await)
+                .await?;
+        let unreadable: BTreeSet<String> = keys(&found.unreadable);
+        let states: BTreeMap<InstanceId, MachineState> =
+            stack.readable(found).into_iter().map(|machine| (machine.id, machine.state)).collect();
+        for record in batch {
+            match Presence::described(states.get(&record.id).copied()) {
+                _ if unreadable.contains(record.id.as_str()) => {
+                    if sabotage!("unreadable-machines-are-gone") {
+                        gone.push(*record);
+                    }
+                }
+                Presence::Here => {}
+                Presence::Gone => gone.push(*record),
+                Presence::Missing => missing.push(*record),
+            }
+        }
+    }
+    Ok((gone, missing))
+}
+
+fn keys(unreadable: &[Unreadable]) -> BTreeSet<String> {
+    unreadable.iter().map(|item| item.key.clone()).collect()
+}
+
+async fn condemn<P: Ports>(stack: &Stack<P>, gone: &[&Record]) -> Result<usize, Fault> {
+    let events = gone.iter().map(|record| {
+        let (authority, why) = (Authority::Cloud, EndReason::MachineGone);
+        ((*record).clone(), InstanceEvent::Condemned { authority, why, at: stack.now() })
+    });
+    let events: Vec<_> = events.collect();
+    let moved = transition::apply_all(stack, &events, patience(stack)).await;
+    let (mut condemned, mut failed) = (0, None);
+    for (moved, (record, _)) in moved.into_iter().zip(&events) {
+        match moved {
+            Ok(Moved::To(_)) => {
+                tracing::info!(instance_id = %record.id, "condemned record whose machine is gone");
+                condemned += 1;
+            }
+            Ok(Moved::Overtaken | Moved::Refused(_)) => {}
+            Err(fault) => failed = Some(fault),
+        }
+    }
+    failed.map_or(Ok(condemned), Err)
 }
 
 /// Reads every live record that this program can read, on all pages. The list may lag a little.
@@ -108,78 +191,114 @@ pub async fn live<P: Ports>(stack: &Stack<P>) -> Result<Listing<Record>, Fault> 
     }
 }
 
-async fn machines_without_records<P: Ports>(
-    stack: &Stack<P>,
-    machines: &[Machine],
-    done: &mut Reconciled,
-) -> Result<(), Fault> {
-    let mut orphans = Vec::new();
-    for machine in machines.iter().filter(|machine| machine.state != MachineState::Gone) {
-        if is_orphan(stack, machine).await? {
-            tracing::warn!(instance_id = %machine.id, "ending machine without a record");
-            orphans.push(machine.id.clone());
-        }
-    }
-    for batch in orphans.chunks(IDS_PER_CALL_MAX) {
-        let until = stack.now().after(stack.limits.release_retry);
-        retry_until(stack, until, async || stack.fleet().terminate(batch).await).await?;
-        done.orphans_ended += batch.len();
-    }
-    Ok(())
+/// The record of a machine that had none when the pass began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recorded {
+    /// It has a live record.
+    Live,
+    /// It has none yet, and its launch may still record it.
+    NotYet,
+    /// It has none, and none will come; or its record is over although it still runs.
+    Never {
+        /// Whether it has no record at all.
+        is_absent: bool,
+    },
 }
 
-async fn is_orphan<P: Ports>(stack: &Stack<P>, machine: &Machine) -> Result<bool, Fault> {
-    let until = stack.now().after(stack.limits.release_retry);
+async fn has_record<P: Ports>(
+    stack: &Stack<P>,
+    machine: &Machine,
+    now: Timestamp,
+) -> Result<Recorded, Fault> {
+    let until = patience(stack);
     let read = match transition::read(stack, &machine.id, until).await {
         // It has a record, of another version: a process of that version judges the machine.
-        Err(Fault::Unreadable(_)) => return Ok(sabotage!("unreadable-is-unrecorded")),
+        Err(Fault::Unreadable(_)) if !sabotage!("unreadable-is-unrecorded") => {
+            return Ok(Recorded::Live);
+        }
+        Err(Fault::Unreadable(_)) => None,
         read => read?,
     };
+    let never = Recorded::Never { is_absent: read.is_none() };
     match read {
+        Some(record) if record.state.is_live() => Ok(Recorded::Live),
         // A tombstone whose machine still runs: the reconciler ends it again.
-        Some(record) => Ok(!record.state.is_live()),
-        None if sabotage!("orphans-despite-their-intent") => Ok(true),
-        None if stack.now().since(machine.launched_at) < stack.limits.reconcile_grace => Ok(false),
+        Some(_) => Ok(never),
+        None if sabotage!("orphans-despite-their-intent") => Ok(never),
+        None if now.since(machine.launched_at) < stack.limits.reconcile_grace => {
+            Ok(Recorded::NotYet)
+        }
         None => {
             let ledger = stack.ports.ledger();
             match retry_until(stack, until, || ledger.intent(&machine.intent)).await {
-                Err(Fault::Unreadable(_)) => Ok(false),
-                intent => Ok(!intent?.is_some_and(|intent| is_alive(stack, &intent))),
+                Err(Fault::Unreadable(_)) => Ok(Recorded::NotYet),
+                intent => {
+                    let is_alive = intent?.is_some_and(|intent| is_alive(stack, &intent, now));
+                    Ok(if is_alive { Recorded::NotYet } else { never })
+                }
             }
         }
     }
 }
 
+type Orphan<'m> = (&'m Machine, Result<Recorded, Fault>);
+
+/// Ends the machines that have no record and get none; returns how many. A call that fails does not
+/// stop the next.
+async fn end_orphans<P: Ports>(stack: &Stack<P>, found: &[Orphan<'_>]) -> Result<usize, Fault> {
+    let mut orphans = Vec::new();
+    let (mut ended, mut failed) = (0, None);
+    for (machine, recorded) in found {
+        match recorded {
+            Ok(Recorded::Never { .. }) => {
+                tracing::warn!(instance_id = %machine.id, "ending machine without a record");
+                orphans.push(machine.id.clone());
+            }
+            Ok(Recorded::Live | Recorded::NotYet) => {}
+            Err(fault) => failed = Some(fault.clone()),
+        }
+    }
+    for batch in orphans.chunks(IDS_PER_CALL_MAX) {
+        let until = patience(stack);
+        match retry_until(stack, until, async || stack.fleet().terminate(batch).await).await {
+            Ok(()) => ended += batch.len(),
+            Err(fault) => failed = Some(fault),
+        }
+    }
+    failed.map_or(Ok(ended), Err)
+}
+
 /// Whether the intent's creator may still record machines under it.
-fn is_alive<P: Ports>(stack: &Stack<P>, intent: &Intent) -> bool {
+fn is_alive<P: Ports>(stack: &Stack<P>, intent: &Intent, now: Timestamp) -> bool {
     let end = intent.deadline.after(stack.limits.clock_skew);
-    intent.outstanding > 0 && stack.now() < end
+    intent.outstanding > 0 && now < end
 }
 
 async fn abandoned_intents<P: Ports>(
     stack: &Stack<P>,
-    machines: &[Machine],
-    done: &mut Reconciled,
-) -> Result<(), Fault> {
-    let launched: BTreeSet<&IntentId> = machines
-        .iter()
-        .filter(|machine| machine.state != MachineState::Gone)
-        .map(|machine| &machine.intent)
-        .collect();
+    found: &[Orphan<'_>],
+    now: Timestamp,
+) -> Result<usize, Fault> {
+    let mut given_back = 0;
+    // The intent still counts its machines without a record, so they end first.
+    let unrecorded = |recorded: &Result<Recorded, Fault>| match recorded {
+        Ok(Recorded::Live) => false,
+        Ok(Recorded::Never { is_absent }) => *is_absent,
+        Ok(Recorded::NotYet) | Err(_) => true,
+    };
+    let counted = found.iter().filter(|(_, recorded)| unrecorded(recorded));
+    let counted: BTreeSet<&IntentId> = counted.map(|(machine, _)| &machine.intent).collect();
     for intent in open_intents(stack).await? {
         let ended = intent.deadline.after(stack.limits.reconcile_grace);
-        // The intent still counts its machines without a record, so they end first.
-        if (stack.now() < ended && !sabotage!("intent-given-back-early"))
-            || launched.contains(&intent.id) && has_orphans(stack, &intent, machines).await?
-        {
+        if (now < ended && !sabotage!("intent-given-back-early")) || counted.contains(&intent.id) {
             continue;
         }
         if let Ok(Written::Won(())) = stack.ports.ledger().give_back(&intent).await {
-            done.intents_given_back += 1;
+            given_back += 1;
             capacity::freed(stack, &[intent.id.to_string()]).await;
         }
     }
-    Ok(())
+    Ok(given_back)
 }
 
 /// Reads every intent with machines outstanding, on all pages. The list may lag a little.
@@ -197,24 +316,4 @@ pub async fn open_intents<P: Ports>(stack: &Stack<P>) -> Result<Vec<Intent>, Fau
             None => return Ok(intents),
         }
     }
-}
-
-async fn has_orphans<P: Ports>(
-    stack: &Stack<P>,
-    intent: &Intent,
-    machines: &[Machine],
-) -> Result<bool, Fault> {
-    let until = stack.now().after(stack.limits.release_retry);
-    for machine in machines.iter().filter(|machine| machine.intent == intent.id) {
-        if machine.state == MachineState::Gone {
-            continue;
-        }
-        match transition::read(stack, &machine.id, until).await {
-            Ok(None) => return Ok(true),
-            // A machine with a record, of any version, is no orphan.
-            Ok(Some(_)) | Err(Fault::Unreadable(_)) => {}
-            Err(fault) => return Err(fault),
-        }
-    }
-    Ok(false)
 }

@@ -18,6 +18,7 @@ pub mod life;
 pub mod load;
 pub mod machine;
 pub mod model;
+mod odd_cloud;
 pub mod pool_world;
 mod sample;
 pub mod scenario;

@@ -29,6 +29,7 @@ use crate::clock::pass;
 use crate::dice::Dice;
 use crate::kernel::Stats;
 use crate::load::{self, Calamity, Workflow};
+use crate::odd_cloud;
 use crate::service::{self, plan::ServicePlan};
 use crate::world::{SimPorts, World};
 
@@ -44,6 +45,8 @@ const QUIET_WITHIN: Duration = Duration::from_secs(90 * 60);
 const CONVERGED_WITHIN: Duration = Duration::from_secs(80 * 60);
 /// A run is cancelled when no job of it has ended for this long.
 const CANCEL_AFTER: Duration = Duration::from_secs(40 * 60);
+/// How long calls and processes that began under faults may go on.
+const AFTER_HEALING: Duration = Duration::from_secs(2 * 60);
 /// How often upkeep runs: reaping, reconciling, advertising again.
 const UPKEEP: Duration = Duration::from_secs(30);
 
@@ -60,9 +63,10 @@ pub(crate) async fn live(
     let runs = join_all(runs);
     let jobs = service.map(|plan| plan.jobs.as_slice()).unwrap_or_default();
     let work = async {
-        let ((), (), (), (), runs) = tokio::join!(
-            heal_later(world),
+        let ((), (), (), (), (), runs) = tokio::join!(
+            heal_later(world, checker),
             branch(run_calamities(world, calamities)),
+            branch(odd_cloud::play(world, FAULTY)),
             change_image_later(world),
             branch(service::follow_all(world, jobs)),
             branch(runs)
@@ -157,9 +161,11 @@ fn living(world: &World, which: impl Fn(&Machine) -> bool) -> Vec<InstanceId> {
     living.map(|machine| machine.id).collect()
 }
 
-async fn heal_later(world: &World) {
+async fn heal_later(world: &World, checker: &Checker) {
     pass(FAULTY).await;
     world.heal();
+    pass(AFTER_HEALING).await;
+    checker.is_calm_since(world.outside.clock().true_now());
 }
 
 /// Changes the image once, in some worlds.
@@ -425,7 +431,7 @@ async fn keep_up_as(world: &Arc<World>, stem: &str, replica: u64) -> std::conver
         let dies = dice.chance(world.climate().crash / 4);
         let awaits = dice.below(200);
         let name = format!("{stem} {replica}.{round}");
-        let body = async |stack: &Stack<SimPorts>| upkeep(stack, &mut memory).await;
+        let body = async |stack: &Stack<SimPorts>| upkeep(stack, &memory).await;
         if world.run(&name, dies.then_some(awaits), body).await.is_none() {
             // A process that dies loses its memory.
             memory = advertise::AdvertMemory::default();
@@ -434,7 +440,7 @@ async fn keep_up_as(world: &Arc<World>, stem: &str, replica: u64) -> std::conver
 }
 
 /// One refresh, as `bullpen refresh` runs it.
-pub async fn upkeep(stack: &Stack<SimPorts>, memory: &mut advertise::AdvertMemory) {
+pub async fn upkeep(stack: &Stack<SimPorts>, memory: &advertise::AdvertMemory) {
     refresh(stack, &desired(), memory).await;
 }
 

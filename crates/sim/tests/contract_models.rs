@@ -27,7 +27,7 @@ use bullpen_sim::contract::forge::ForgeHarness;
 use bullpen_sim::contract::ledger::LedgerHarness;
 use bullpen_sim::contract::mailbox::MailboxHarness;
 use bullpen_sim::dice::Dice;
-use bullpen_sim::model::fleet::Delays;
+use bullpen_sim::model::fleet::{Delays, Listings, Oddity};
 use bullpen_sim::model::forge::{ListenerMessage, ListenerPort};
 use bullpen_sim::model::mailbox::Forgery;
 use bullpen_sim::model::{FleetModel, ForgeModel, LedgerModel, MailboxModel, QueuesModel};
@@ -179,6 +179,7 @@ fn weak_fleet(wire: Wire, clock: SimClock) -> FleetModel {
     let fleet = fleet(wire, clock);
     let (boot_max, stop_max) = (Duration::from_secs(40), Duration::from_secs(60));
     fleet.set_delays(Delays { boot_max, stop_max, visible_after_max: LAG_MAX });
+    fleet.set_listings(Listings { lag_max: LAG_MAX, ..Listings::TRUE }, 7);
     fleet
 }
 
@@ -205,6 +206,21 @@ macro_rules! catalogue {
 
             fn leave_room_for(&self, machines: u32) -> bool {
                 self.port.limit_capacity(Some(machines));
+                true
+            }
+
+            fn page_by(&self, page: usize) -> bool {
+                self.port.set_listings(Listings { page, ..Listings::TRUE }, 7);
+                true
+            }
+
+            async fn deny(&self, id: &InstanceId) -> bool {
+                self.port.make_odd(id, Oddity::Denied, true);
+                true
+            }
+
+            async fn untag(&self, id: &InstanceId) -> bool {
+                self.port.make_odd(id, Oddity::Untagged, true);
                 true
             }
         }

@@ -13,12 +13,13 @@ use bullpen_core::ids::{InstanceId, StopOp};
 use bullpen_core::instance::Record;
 use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::ports::{Clock, Fault, Ledger, MachineState, Ports, StopOrder, Tag, Tags};
-use bullpen_core::rates::Rates;
+use bullpen_core::rates::{FleetCall, Rates};
 use bullpen_core::replicas::COLLECTION;
 use bullpen_engine::{Stack, replicas};
 use bullpen_sim::calm_world;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
+use bullpen_sim::model::fleet::Listings;
 use bullpen_sim::wire::{Planned, Trouble, Weather, Wire};
 use bullpen_sim::world::{SimPorts, World};
 
@@ -108,6 +109,27 @@ fn tags_have_turns_of_their_own() {
         let shown = Tags { standby: Some(StandbyStatus::Ready), job_started: false };
         let described = stack.fleet().describe(&ids).await.expect("the world is calm").items;
         assert!(described.iter().all(|machine| machine.tags == shown), "{described:?}");
+    });
+}
+
+/// The cloud counts every page of a list as a call.
+#[test]
+fn each_page_of_a_list_waits_for_its_turn() {
+    const AT_ONCE: u64 = 10;
+    const A_SECOND: u64 = 2;
+    on_virtual_time(async {
+        let world = calm_world::new(1, 20).await;
+        let machines = calm_world::add_idle(&world, Usage::OnDemand, 16).await;
+        let fleet = world.outside.fleet();
+        fleet.set_listings(Listings { page: 1, ..Listings::TRUE }, 1);
+        let (_, stack) = world.process("upkeep");
+        let (began, before) =
+            (stack.ports.clock().monotonic(), fleet.asked(FleetCall::Describe).len());
+        let listed = stack.fleet().list().await.expect("calm").items;
+        assert_eq!(listed.len(), machines.len());
+        assert_eq!(fleet.asked(FleetCall::Describe).len() - before, machines.len());
+        let waited = stack.ports.clock().monotonic().saturating_sub(began);
+        assert!(waited >= Duration::from_secs((16 - AT_ONCE) / A_SECOND), "{waited:?}");
     });
 }
 

@@ -58,7 +58,7 @@ fn a_dry_run_changes_nothing() {
             real.ceilings.clone(),
             real.spec_hash.clone(),
         );
-        let reports = refresh(&dry, &desired(two_classes()), &mut AdvertMemory::default()).await;
+        let reports = refresh(&dry, &desired(two_classes()), &AdvertMemory::default()).await;
         assert!(failed(&reports).is_empty(), "{reports:?}");
         assert_eq!(world.outside.ledger().snapshot(), before);
         assert_eq!(world.outside.ledger().documents("stack").await, Ok(vec![].into()));
@@ -69,7 +69,7 @@ fn a_dry_run_changes_nothing() {
         }
         assert!(notes.iter().any(|note| note == "stack/parameters: stored"), "{notes:?}");
         // The refresh itself does write.
-        let reports = refresh(&real, &desired(two_classes()), &mut AdvertMemory::default()).await;
+        let reports = refresh(&real, &desired(two_classes()), &AdvertMemory::default()).await;
         assert!(failed(&reports).is_empty(), "{reports:?}");
         assert_ne!(world.outside.ledger().snapshot(), before);
     });
@@ -83,11 +83,11 @@ fn a_second_refresh_finds_nothing_to_do() {
         let (_, one) = world.process("one");
         let (_, other) = world.process("other");
         let wanted = desired(two_classes());
-        let (mut left, mut right) = (AdvertMemory::default(), AdvertMemory::default());
+        let (left, right) = (AdvertMemory::default(), AdvertMemory::default());
         let (first, second) =
-            tokio::join!(refresh(&one, &wanted, &mut left), refresh(&other, &wanted, &mut right));
+            tokio::join!(refresh(&one, &wanted, &left), refresh(&other, &wanted, &right));
         assert!(failed(&first).is_empty() && failed(&second).is_empty());
-        let third = refresh(&one, &wanted, &mut left).await;
+        let third = refresh(&one, &wanted, &left).await;
         for report in &third {
             assert_eq!(report.outcome, Ok(vec![]), "{}", report.step);
         }
@@ -103,7 +103,7 @@ fn d41_with_github_down_machines_are_still_reaped() {
         pass(Duration::from_secs(3_600)).await;
         world.outside.forge().set_outage(true);
         let (_, stack) = world.process("refresh");
-        let reports = refresh(&stack, &desired(two_classes()), &mut AdvertMemory::default()).await;
+        let reports = refresh(&stack, &desired(two_classes()), &AdvertMemory::default()).await;
         assert!(step(&reports, "tokens").is_err());
         let reaped = step(&reports, "reaping").as_ref().expect("it needs no GitHub");
         assert_eq!(reaped.first().map(String::as_str), Some("2 past their time, ending"));
@@ -122,16 +122,16 @@ fn an_ended_runs_machines_are_released() {
         let call = Call { repository: Some(&repository), ..Call::silent(&request) };
         provision(&stack, call, std::future::pending()).await.expect("the world is calm");
         let wanted = desired(two_classes());
-        let mut memory = AdvertMemory::default();
-        let reports = refresh(&stack, &wanted, &mut memory).await;
+        let memory = AdvertMemory::default();
+        let reports = refresh(&stack, &wanted, &memory).await;
         assert_eq!(*step(&reports, "ended runs"), Ok(vec![]), "the run has not ended");
         world.outside.forge().end_run(RunAttempt::new("77.1"));
-        let reports = refresh(&stack, &wanted, &mut memory).await;
+        let reports = refresh(&stack, &wanted, &memory).await;
         let lines = step(&reports, "ended runs").as_ref().expect("GitHub is up");
         assert_eq!(lines.len(), 1, "{lines:?}");
         for _ in 0..20 {
             pass(Duration::from_secs(10)).await;
-            refresh(&stack, &wanted, &mut memory).await;
+            refresh(&stack, &wanted, &memory).await;
         }
         let idle = world.outside.ledger().idle_in(&request.class.name).await.expect("calm");
         assert_eq!(idle.items.len(), 2);
@@ -145,15 +145,15 @@ fn d10_the_queue_of_a_removed_class_is_drained_and_removed() {
         let world = calm_world::new(5, 10).await;
         calm_world::add_idle(&world, Usage::OnDemand, 1).await;
         let (_, stack) = world.process("refresh");
-        let (all, mut memory) = (two_classes(), AdvertMemory::default());
-        refresh(&stack, &desired(all.clone()), &mut memory).await;
+        let (all, memory) = (two_classes(), AdvertMemory::default());
+        refresh(&stack, &desired(all.clone()), &memory).await;
         let kept: Vec<RunnerClass> = all[1..].to_vec();
-        let reports = refresh(&stack, &desired(kept.clone()), &mut memory).await;
+        let reports = refresh(&stack, &desired(kept.clone()), &memory).await;
         let lines = step(&reports, "queues").as_ref().expect("calm");
         assert_eq!(lines, &[format!("class {} is drained: 1 machines are left", all[0].name)]);
         pass(Duration::from_secs(3_600)).await;
-        refresh(&stack, &desired(kept.clone()), &mut memory).await;
-        refresh(&stack, &desired(kept), &mut memory).await;
+        refresh(&stack, &desired(kept.clone()), &memory).await;
+        refresh(&stack, &desired(kept), &memory).await;
         let queue = QueueName::new(format!("sim-{}", all[0].name));
         assert_eq!(world.outside.queues().depth(&queue).await, Err(Fault::NotFound));
     });
@@ -165,10 +165,10 @@ fn d42_tokens_are_kept_and_renewed_in_time() {
     on_virtual_time(async {
         let world = calm_world::new(6, 10).await;
         let (_, stack) = world.process("refresh");
-        let (wanted, mut memory) = (desired(two_classes()), AdvertMemory::default());
+        let (wanted, memory) = (desired(two_classes()), AdvertMemory::default());
         let mut minted = BTreeSet::new();
         for _ in 0..4 {
-            refresh(&stack, &wanted, &mut memory).await;
+            refresh(&stack, &wanted, &memory).await;
             let until = stack.now().after(Duration::from_secs(60));
             let kept =
                 stored_parameters::load::<SimPorts, KeptTokens>(&stack, until).await.expect("calm");
@@ -187,7 +187,7 @@ fn tokens_are_not_where_every_command_reads() {
     on_virtual_time(async {
         let world = calm_world::new(6, 10).await;
         let (_, stack) = world.process("refresh");
-        let (wanted, mut memory) = (desired(two_classes()), AdvertMemory::default());
+        let (wanted, memory) = (desired(two_classes()), AdvertMemory::default());
         let ledger = world.outside.ledger();
         let left = async || {
             let parameters = ledger.documents(parameters::COLLECTION).await.expect("calm");
@@ -196,7 +196,7 @@ fn tokens_are_not_where_every_command_reads() {
             };
             parameters.items.iter().filter(has_token).count()
         };
-        refresh(&stack, &wanted, &mut memory).await;
+        refresh(&stack, &wanted, &memory).await;
         assert_eq!(left().await, 0);
         // An older version keeps them there.
         let until = stack.now().after(Duration::from_secs(60));
@@ -212,7 +212,7 @@ fn tokens_are_not_where_every_command_reads() {
         let written = ledger.write_document(None, &older).await.expect("calm");
         assert!(matches!(written, Written::Won(_)));
         assert_eq!(left().await, 1);
-        refresh(&stack, &wanted, &mut memory).await;
+        refresh(&stack, &wanted, &memory).await;
         assert_eq!(left().await, 0, "a refresh must move old tokens although it has young ones");
     });
 }
@@ -228,17 +228,41 @@ fn a_runner_without_a_machine_is_removed() {
         forge.register(&name, "warm-x", &machine).expect("it is up");
         forge.disconnect(&name);
         let (_, stack) = world.process("refresh");
-        let (wanted, mut memory) = (desired(two_classes()), AdvertMemory::default());
+        let (wanted, memory) = (desired(two_classes()), AdvertMemory::default());
         let is_there = async || {
             let listed = world.outside.forge().runners().await.expect("calm");
             listed.iter().any(|runner| runner.name == name)
         };
-        refresh(&stack, &wanted, &mut memory).await;
+        refresh(&stack, &wanted, &memory).await;
         pass(Duration::from_secs(300)).await;
-        refresh(&stack, &wanted, &mut memory).await;
+        refresh(&stack, &wanted, &memory).await;
         assert!(is_there().await, "too early");
         pass(Duration::from_secs(400)).await;
-        refresh(&stack, &wanted, &mut memory).await;
+        refresh(&stack, &wanted, &memory).await;
         assert!(!is_there().await);
+    });
+}
+
+/// An advert that was lost is sent again after a wait, which doubles, however many classes there are.
+#[test]
+fn the_adverts_of_one_class_leave_anothers_waits_alone() {
+    on_virtual_time(async {
+        let world = calm_world::new(8, 10).await;
+        calm_world::add_idle(&world, Usage::OnDemand, 1).await;
+        let (_, stack) = world.process("refresh");
+        let (wanted, memory) = (desired(two_classes()), AdvertMemory::default());
+        let mut sent = Vec::new();
+        for minute in 0..5 {
+            for class in &wanted.classes {
+                // Every message is lost; the refresh makes the queue again.
+                let _ = world.outside.queues().remove(&stack.queue_of(&class.name)).await;
+            }
+            let reports = refresh(&stack, &wanted, &memory).await;
+            if *step(&reports, "advertising") != Ok(vec![]) {
+                sent.push(minute);
+            }
+            pass(Duration::from_secs(60)).await;
+        }
+        assert_eq!(sent, [0, 2], "at once, after two minutes, and after four more");
     });
 }

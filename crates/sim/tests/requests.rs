@@ -10,7 +10,7 @@ use bullpen_core::class::Usage;
 use bullpen_core::creation::Intent;
 use bullpen_core::ids::{InstanceId, IntentId, Revision};
 use bullpen_core::instance::{EndReason, Owner, State};
-use bullpen_core::ports::{Ledger, Ports, Reserved, Written};
+use bullpen_core::ports::{Fault, Ledger, Ports, Reserved, Written};
 use bullpen_core::request::{OnPartial, Request};
 use bullpen_engine::progress::unobserved;
 use bullpen_engine::provision::creation::CreationError;
@@ -23,7 +23,7 @@ use bullpen_sim::calm_world;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
 use bullpen_sim::life::provision_silently;
-use bullpen_sim::wire::Weather;
+use bullpen_sim::wire::{Planned, Trouble, Weather};
 use bullpen_sim::world::World;
 use std::sync::Arc;
 
@@ -347,6 +347,30 @@ fn d23_a_dump_ends_everything_the_request_holds_and_names_it() {
             let State::Terminating { why, .. } = record.state else { panic!("{record:?}") };
             assert_eq!(why, EndReason::Dumped);
         }
+        calm_world::end(&world, &checker).await.expect("the world must become quiet");
+    });
+}
+
+/// A dump whose write comes late ends no machine that another owner may have by then.
+#[test]
+fn a_dump_that_is_overtaken_ends_nothing() {
+    on_virtual_time(async {
+        let (world, checker, request) = wanted(2, 2, 10).await;
+        let (_, stack) = world.process("p");
+        provision_silently(&stack, &request).await.expect("calm");
+        let (wire, slow) = world.process("dump");
+        for call in 2..=10 {
+            let trouble = Trouble::Refuse(Fault::Throttled);
+            wire.plan(Planned { port: "ledger".to_owned(), call, trouble });
+        }
+        let until = stack.now().after(Duration::from_secs(60));
+        let (dumped, released) = tokio::join!(
+            dump(&slow, &request.id),
+            release_request(&stack, &request.id, until, &unobserved)
+        );
+        assert_eq!(released.expect("calm").returned.len(), 2);
+        assert_eq!(dumped, Ok(vec![]));
+        assert_eq!(idle_of(&world, &request).await.len(), 2);
         calm_world::end(&world, &checker).await.expect("the world must become quiet");
     });
 }

@@ -155,8 +155,8 @@ fn the_previous_owners_job_is_no_stranger() {
         );
         let (next, second) = provisioned(&world, &checker, "9.1.build").await;
         assert_eq!(ids(&first), ids(&second));
-        let mut memory = AdvertMemory::default();
-        world.run("refresh", None, async |stack| upkeep(stack, &mut memory).await).await;
+        let memory = AdvertMemory::default();
+        world.run("refresh", None, async |stack| upkeep(stack, &memory).await).await;
         let label = forge.label_of(&next.id).expect("its runner still listens");
         forge.submit_of(&label, Duration::from_secs(5), of_run(9));
         pass(MINUTE).await;

@@ -7,7 +7,7 @@ use bullpen_core::class::Usage;
 use bullpen_core::ids::{
     ClassName, InstanceId, InstanceType, IntentId, MailboxKey, PoolName, Zone,
 };
-use bullpen_core::ports::{Machine, MachineState};
+use bullpen_core::ports::{ItemKind, Machine, MachineState, Unreadable};
 use bullpen_core::time::Timestamp;
 
 use super::tags;
@@ -46,6 +46,14 @@ pub(super) fn machine(instance: &Instance, types: &Types, role_id: &str) -> Opti
         launched_at: Timestamp::from_millis(instance.launch_time()?.to_millis().ok()?),
         tags: tags::put_on(tags),
     })
+}
+
+/// An instance that is not gone and that cannot be read as a machine of this stack.
+pub(super) fn unreadable(instance: &Instance) -> Option<Unreadable> {
+    let state = instance.state()?.name().map(state)?;
+    let why = "its tags are not those of a machine of this stack: put them back, or end it by hand";
+    let unreadable = Unreadable::of(ItemKind::Machine, instance.instance_id()?, "", why);
+    (state != MachineState::Gone).then_some(unreadable)
 }
 
 fn state(name: &InstanceStateName) -> MachineState {

@@ -20,8 +20,8 @@ use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::{InstanceId, IntentId};
 use bullpen_core::ports::{
-    Clock, Fault, Fleet, Launched, LearnedSite, Listing, Machine, MachineState, Site, StartOutcome,
-    StopOrder, Tag, Tags,
+    Clock, Fault, Fleet, Launched, LearnedSite, Listing, Machine, MachineState, Page, Site,
+    StartOutcome, StopOrder, Tag, Tags, Unreadable,
 };
 use bullpen_core::rates::Rates;
 use bullpen_core::site::SiteDocument;
@@ -221,7 +221,8 @@ impl<C: Clock> Ec2Fleet<C> {
     async fn made_before(&self, request: &LaunchRequest) -> Result<Fleets, Fault> {
         let (intent, now) = (&request.intent, self.clock.monotonic());
         tracing::info!(%intent, "launch made before with other parameters");
-        let instances = self.found([tags::with(tags::INTENT, intent.as_str())]).await?;
+        let instances =
+            self.found(vec![tags::with(tags::INTENT, intent.as_str()), self.is_ours()]).await?;
         let is_all = instances.len() >= usize::try_from(request.count).unwrap_or(usize::MAX);
         let machines = self.machines_of(instances).await?.into_iter();
         let alive = machines.filter(|machine| machine.state != MachineState::Gone).collect();
@@ -296,41 +297,57 @@ impl<C: Clock> Ec2Fleet<C> {
         })
     }
 
-    /// The stack's machines that pass these filters, without terminated ones.
-    async fn seen(&self, filters: Vec<Filter>) -> Result<Vec<Machine>, Fault> {
+    /// A page of the stack's machines, without terminated ones.
+    async fn page(&self, after: Option<&str>) -> Result<Page<Machine>, Fault> {
         let alive = ["pending", "running", "stopping", "stopped", "shutting-down"];
-        let alive = filter("instance-state-name", alive);
-        let found = self.found(filters.into_iter().chain([alive])).await?;
-        self.machines_of(found).await
+        let filters = vec![filter("instance-state-name", alive), self.is_ours()];
+        let call = self.client.describe_instances().max_results(PAGE).set_filters(Some(filters));
+        let answer = call.set_next_token(after.map(str::to_owned)).send().await;
+        let answer = answer.map_err(|error| answers::fault(&error))?;
+        let next = answer.next_token.filter(|token| !token.is_empty());
+        let reservations = answer.reservations.unwrap_or_default();
+        Ok(Page::of(self.machines_of(instances(reservations)).await?.into(), next))
     }
 
-    /// The stack's instances that pass these filters, terminated ones included. Selects by filter
-    /// because one unknown id in a call by ids is an error for all.
-    async fn found(
-        &self,
-        filters: impl IntoIterator<Item = Filter>,
-    ) -> Result<Vec<Instance>, Fault> {
-        let filters = filters.into_iter().chain([tags::is_of(&self.settings.stack)]).collect();
+    /// The instances that pass these filters, terminated ones included. Selects by filter because
+    /// one unknown id in a call by ids is an error for all.
+    async fn found(&self, filters: Vec<Filter>) -> Result<Vec<Instance>, Fault> {
         let call = self.client.describe_instances().max_results(PAGE).set_filters(Some(filters));
         let pages = call.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
-        let reservations = pages.map_err(|error| answers::fault(&error))?;
-        let instances = |found: Reservation| found.instances.unwrap_or_default();
-        Ok(reservations.into_iter().flat_map(instances).collect())
+        Ok(instances(pages.map_err(|error| answers::fault(&error))?))
+    }
+
+    fn is_ours(&self) -> Filter {
+        tags::is_of(&self.settings.stack)
     }
 
     async fn machines_of(&self, instances: Vec<Instance>) -> Result<Vec<Machine>, Fault> {
+        let all = self.readable(instances).await?.into_iter();
+        Ok(all.filter_map(Result::ok).collect())
+    }
+
+    /// Reads each instance, by its tags. Tags may be gone from a machine that is gone itself; any
+    /// other machine without them is unreadable.
+    async fn readable(
+        &self,
+        instances: Vec<Instance>,
+    ) -> Result<Vec<Result<Machine, Unreadable>>, Fault> {
         // A process without a launch site has launched nothing and only lists.
         let role_id = self.site().map(|site| site.facts.role_id).unwrap_or_default();
-        let ours = |instance: &Instance| {
-            let stack = tags::value(instance.tags(), tags::STACK);
-            stack == Some(self.settings.stack.to_string().as_str())
-        };
-        let instances: Vec<Instance> = instances.into_iter().filter(ours).collect();
-        let names = instances.iter().filter_map(machines::instance_type);
+        let stack = self.settings.stack.to_string();
+        let ours = |one: &Instance| tags::value(one.tags(), tags::STACK) == Some(stack.as_str());
+        let names = instances.iter().filter(|one| ours(one)).filter_map(machines::instance_type);
         self.types.load(&self.client, names).await?;
-        let machine = |one: &Instance| machines::machine(one, &self.types, &role_id);
-        Ok(instances.iter().filter_map(machine).collect())
+        let read = |one: &Instance| {
+            let machine = machines::machine(one, &self.types, &role_id).filter(|_| ours(one));
+            machine.map(Ok).or_else(|| machines::unreadable(one).map(Err))
+        };
+        Ok(instances.iter().filter_map(read).collect())
     }
+}
+
+fn instances(reservations: Vec<Reservation>) -> Vec<Instance> {
+    reservations.into_iter().flat_map(|found| found.instances.unwrap_or_default()).collect()
 }
 
 /// EC2's answer, or the machines of the same launch made earlier.
@@ -382,17 +399,17 @@ impl<C: Clock> Fleet for Ec2Fleet<C> {
         self.tag_all(ids, tag).await
     }
 
-    async fn list(&self) -> Result<Listing<Machine>, Fault> {
-        Ok(self.seen(Vec::new()).await?.into())
+    async fn list(&self, after: Option<&str>) -> Result<Page<Machine>, Fault> {
+        self.page(after).await
     }
 
     async fn describe(&self, ids: &[InstanceId]) -> Result<Listing<Machine>, Fault> {
         let mut found = Vec::new();
         for batch in ids.chunks(FILTER_VALUES_MAX - 1) {
             let ids = batch.iter().map(InstanceId::as_str);
-            found.extend(self.found([filter("instance-id", ids)]).await?);
+            found.extend(self.found(vec![filter("instance-id", ids)]).await?);
         }
-        Ok(self.machines_of(found).await?.into())
+        Ok(self.readable(found).await?.into_iter().collect())
     }
 
     fn shows_within(&self) -> Duration {

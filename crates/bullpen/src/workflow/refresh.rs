@@ -68,7 +68,7 @@ impl Command for RefreshCommand<'_> {
         let (steps, notes) = if self.inputs.dry_run {
             dry_run(&runtime, &desired).await
         } else {
-            let steps = refresh_stack(&runtime.stack, &desired, &mut AdvertMemory::default()).await;
+            let steps = refresh_stack(&runtime.stack, &desired, &AdvertMemory::default()).await;
             (steps, Vec::new())
         };
         let mut reports = Vec::new();
@@ -121,7 +121,7 @@ async fn dry_run<P: Ports>(
     let ports = DryRun::new(&stack.ports);
     let (limits, ceilings) = (stack.limits.clone(), stack.ceilings.clone());
     let unwritten = Stack::new(ports, &stack.name, limits, ceilings, stack.spec_hash.clone());
-    let reports = refresh_stack(&unwritten, desired, &mut AdvertMemory::default()).await;
+    let reports = refresh_stack(&unwritten, desired, &AdvertMemory::default()).await;
     let notes = unwritten.ports.notes();
     (reports, notes)
 }

@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Owner, Record, State, Tier};
 use bullpen_core::mailbox::{ReportRead, UnreadableReport};
-use bullpen_core::ports::{
-    Fault, Fleet as _, Machine, MachineState, Mailbox as _, Ports, Queues as _,
-};
+use bullpen_core::ports::{Fault, Machine, MachineState, Mailbox as _, Ports, Queues as _};
 use bullpen_core::request::stranger::RanJob;
 use bullpen_engine::reconcile::live_records;
 use bullpen_engine::strangers::strangers;
@@ -101,7 +99,7 @@ async fn read<P: Ports>(runtime: &Runtime<P>) -> Result<StackStatus, Fault> {
     let stack = &runtime.stack;
     let mut records = live_records(stack).await?;
     records.sort_by(|one, other| one.id.cmp(&other.id));
-    let machines = stack.readable(stack.ports.fleet().list().await?);
+    let machines = stack.readable(stack.fleet().list().await?);
     let machines = machines
         .into_iter()
         .filter(|machine| machine.state != MachineState::Gone)

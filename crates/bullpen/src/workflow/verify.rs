@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::Record;
 use bullpen_core::invariants::{Invariant, StackSnapshot, Violation, on_world};
-use bullpen_core::ports::{Fault, Fleet as _, Ledger as _, Ports};
+use bullpen_core::ports::{Fault, Ledger as _, Ports};
 use bullpen_engine::Stack;
 use bullpen_engine::reconcile::{live_records, open_intents};
 use serde_json::json;
@@ -73,7 +73,7 @@ pub(crate) async fn findings<P: Ports>(stack: &Stack<P>) -> Result<(usize, Vec<V
     // Records first: a launch in between then only adds a machine.
     let records = live_records(stack).await?;
     let intents = open_intents(stack).await?;
-    let machines = stack.readable(stack.ports.fleet().list().await?);
+    let machines = stack.readable(stack.fleet().list().await?);
     let world = StackSnapshot {
         now: stack.now(),
         records: &records,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, Listing};
+use super::{Fault, Listing, Page};
 use crate::class::{Architecture, Usage};
 use crate::creation::{LaunchRequest, Offering};
 use crate::ids::{
@@ -135,12 +135,13 @@ pub struct StopOrder {
 /// machines and launches no more. `start`, `terminate` and `tag` succeed if there is nothing to do.
 /// The adapter sends `stop` at most once per call and never retries it. A fleet that has a clock
 /// refuses an order past its `until` with [`Fault::Denied`]; a fleet that remembers operations
-/// executes each once. A fleet that keeps files of its machines may be unable to read one: `list`
-/// and `describe` name it by its id, and it is not gone; `stop`, `terminate` and `tag` do their
-/// work for the other machines, and then answer [`Fault::Unreadable`].
+/// executes each once. A fleet may be unable to read what it knows of a machine (its file is of a
+/// newer program, its tags were removed): `describe` names it by its id, and it is not gone. `stop`,
+/// `terminate` and `tag` do their work for the other machines if the fleet cannot read one, or the
+/// cloud denies the call for one, and then answer [`Fault::Unreadable`] or [`Fault::Denied`].
 ///
-/// Weak arm: `list` and `describe` may miss a machine for a while after its launch returned; states
-/// lag; a call whose answer was lost may land, and may land late.
+/// Weak arm: `list` and `describe` may miss a machine for a while after its launch returned, and
+/// `list` at any time; states lag; a call whose answer was lost may land, and may land late.
 pub trait Fleet: Send + Sync {
     /// The rates that the cloud allows all callers of the account together.
     fn rates(&self) -> Rates {
@@ -164,9 +165,12 @@ pub trait Fleet: Send + Sync {
     /// Tags at most [`crate::limits::IDS_PER_CALL_MAX`] machines. Ids that are unknown or gone are
     /// no error. A machine keeps its tags while it is stopped. A fault may leave some tagged.
     fn tag(&self, ids: &[InstanceId], tag: Tag) -> impl Future<Output = Result<(), Fault>> + Send;
-    /// Every machine with this stack's tag, all pages, whether the ledger has a record of it or
-    /// not.
-    fn list(&self) -> impl Future<Output = Result<Listing<Machine>, Fault>> + Send;
+    /// A page of the machines with this stack's tag, whether the ledger has a record of them or
+    /// not: one call to the cloud.
+    fn list(
+        &self,
+        after: Option<&str>,
+    ) -> impl Future<Output = Result<Page<Machine>, Fault>> + Send;
     /// How long after its launch a machine may be missing from `list`.
     fn shows_within(&self) -> Duration {
         Duration::ZERO

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bullpen_core::creation::LaunchRequest;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::ports::{
-    Clock, Fault, Fleet, Launched, Listing, Machine, Site, StartOutcome, StopOrder, Tag,
+    Clock, Fault, Fleet, Launched, Listing, Machine, Page, Site, StartOutcome, StopOrder, Tag,
 };
 
 use crate::write_gate::WriteGate;
@@ -201,8 +201,9 @@ impl<C: Clock + 'static> Fleet for ProcessFleet<C> {
         self.work(move |machines| machines.tag(&ids, tag))
     }
 
-    fn list(&self) -> impl Future<Output = Result<Listing<Machine>, Fault>> + Send {
-        self.work(|machines| machines.describe(None))
+    /// One page: a host has few machines.
+    fn list(&self, _: Option<&str>) -> impl Future<Output = Result<Page<Machine>, Fault>> + Send {
+        self.work(|machines| Ok(Page::of(machines.describe(None)?, None)))
     }
 
     fn describe(

@@ -36,6 +36,7 @@ mod launch;
 pub mod observer;
 mod origin;
 pub(crate) mod queues;
+mod recall;
 mod recent;
 mod rerun;
 pub mod resume;

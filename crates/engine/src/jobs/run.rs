@@ -11,16 +11,17 @@ use std::time::Duration;
 
 use bullpen_core::ids::Repository;
 use bullpen_core::ports::{Clock, Ids, JobForge, Ports};
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use tokio::sync::watch;
 
 use super::assign::Reach;
+use super::recall::recall;
 use super::{FindMemory, Service, ServiceEvent, find, sweep, workers};
 use crate::advertise;
 use crate::branch::branch;
 use crate::ending;
 use crate::pools;
-use crate::refresh::{DesiredStack, refresh};
+use crate::refresh::{DesiredStack, Lane, run_lane};
 use crate::replicas;
 
 /// How long handing back may take: one write for each row, all at once. The sweep finds a row that
@@ -113,7 +114,7 @@ pub async fn run<P: Ports, J: JobForge>(
             );
             let loops =
                 join(branch(sweep_loop(service)), branch(find_loop(service, &duties.repositories)));
-            join(workers, loops).await;
+            join(join(workers, loops), branch(recall_once(service))).await;
         }
     };
     let upkeep = async {
@@ -178,6 +179,12 @@ async fn sweep_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>) {
     .await;
 }
 
+async fn recall_once<P: Ports, J: JobForge>(service: &Service<'_, P, J>) {
+    if let Err(fault) = recall(service).await {
+        tracing::warn!(%fault, "could not read what agents said; left for the sweep");
+    }
+}
+
 async fn find_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &[Repository]) {
     let mut memory = FindMemory::default();
     let every = service.stack.limits.find;
@@ -192,23 +199,24 @@ async fn find_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &
     .await;
 }
 
+/// Runs each lane of upkeep at its own pace: a slow one delays no other.
 async fn upkeep_loop<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn() -> DesiredStack) {
-    let mut memory = advertise::AdvertMemory::default();
+    let (memory, desired) = (advertise::AdvertMemory::default(), &desired);
     let every = service.stack.limits.upkeep;
-    repeat(service, every, async || {
-        for report in refresh(service.stack, &desired(), &mut memory).await {
-            if let Ok(done) = report.outcome
-                && !done.is_empty()
-            {
-                tracing::info!(
-                    step = report.step,
-                    done = done.join("; "),
-                    "refresh changed the stack"
-                );
+    let lanes = Lane::ALL.map(|lane| {
+        let memory = &memory;
+        branch(repeat(service, every, async move || {
+            for report in run_lane(service.stack, lane, &desired(), memory).await {
+                if let Ok(done) = report.outcome
+                    && !done.is_empty()
+                {
+                    let (step, done) = (report.step, done.join("; "));
+                    tracing::info!(step, done, "refresh changed the stack");
+                }
             }
-        }
-    })
-    .await;
+        }))
+    });
+    join_all(lanes).await;
 }
 
 /// Keeps pools until the process takes on nothing new. It then drops the running cycles and gives

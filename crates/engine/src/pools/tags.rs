@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::standby::{StandbyStatus, standby_status};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
-use bullpen_core::ports::{MachineState, Ports, Tag};
+use bullpen_core::ports::{Fault, MachineState, Ports, Tag};
 
 use super::survey::SurveyedPool;
 use crate::Stack;
@@ -19,8 +19,10 @@ pub(super) async fn write<P: Ports>(stack: &Stack<P>, found: &SurveyedPool) {
     let statuses = statuses.into_iter().map(|(status, ids)| (Tag::Standby(status), ids));
     for (tag, ids) in statuses.chain([(Tag::JobStarted, started)]) {
         for batch in ids.chunks(IDS_PER_CALL_MAX) {
-            if let Err(fault) = stack.fleet().tag(batch, tag).await {
-                tracing::info!(pool = %found.pool, %fault, "could not tag machines");
+            let Err(fault) = stack.fleet().tag(batch, tag).await else { continue };
+            tracing::info!(pool = %found.pool, %fault, "could not tag machines");
+            // What the cloud denies is one machine of the call; it has tagged the others.
+            if !matches!(fault, Fault::Denied(_) | Fault::Unreadable(_)) {
                 return;
             }
         }

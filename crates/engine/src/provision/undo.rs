@@ -21,6 +21,7 @@ use futures_util::future::join_all;
 use super::ProvisionError;
 use super::entry::{self, Begun};
 use crate::Stack;
+use crate::at_once::at_once;
 use crate::release;
 use crate::retry::retry_until;
 use crate::transition::{self, Moved};
@@ -139,22 +140,33 @@ pub async fn dump<P: Ports>(stack: &Stack<P>, id: &RequestId) -> Result<Vec<Inst
     let owner = Owner::Request(id.clone());
     let until = stack.now().after(stack.limits.release_acknowledgement);
     let held = retry_until(stack, until, || stack.ports.ledger().owned_by(&owner)).await?;
-    let held = stack.readable(held);
-    let ids: Vec<_> = held.iter().map(|record| record.id.clone()).collect();
-    for record in &held {
+    let condemned = at_once(stack.readable(held), async |record: Record| {
         let authority = match record.state {
             State::Releasing { .. } => Authority::Release { generation: record.generation },
             _ => Authority::Owner { owner: owner.clone(), generation: record.generation },
         };
         let event = InstanceEvent::Condemned { authority, why: EndReason::Dumped, at: stack.now() };
-        let _ = transition::apply(stack, record, &event, until).await?;
+        transition::apply(stack, &record, &event, until).await
+    })
+    .await;
+    let (mut ids, mut failed) = (Vec::new(), None);
+    for moved in condemned {
+        match moved {
+            Ok(Moved::To(record)) => ids.push(record.id),
+            // Another owner may have the machine by now, or it ends already.
+            Ok(Moved::Overtaken | Moved::Refused(_)) => {}
+            Err(fault) => failed = Some(fault),
+        }
     }
-    if !ids.is_empty() {
-        retry_until(stack, until, async || stack.fleet().terminate(&ids).await).await?;
+    if !ids.is_empty()
+        && let Err(fault) =
+            retry_until(stack, until, async || stack.fleet().terminate(&ids).await).await
+    {
+        failed = Some(fault);
     }
     let ended = entry::end(stack, id, RequestStage::Finished, until).await;
     if let Err(error) = ended {
         tracing::warn!(%error, "the dumped request's entry is still live");
     }
-    Ok(ids)
+    failed.map_or(Ok(ids), Err)
 }

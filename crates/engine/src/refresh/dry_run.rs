@@ -325,8 +325,8 @@ impl<P: Ports> Fleet for DryRun<'_, P> {
         Ok(())
     }
 
-    async fn list(&self) -> Result<Listing<Machine>, Fault> {
-        self.real.fleet().list().await
+    async fn list(&self, after: Option<&str>) -> Result<Page<Machine>, Fault> {
+        self.real.fleet().list(after).await
     }
 
     fn shows_within(&self) -> Duration {

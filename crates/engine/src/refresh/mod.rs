@@ -1,8 +1,9 @@
 //! Refresh: brings a stack to its desired state, step by step.
 //!
-//! The steps are independent: refresh reports a failed step and goes on with the next. Running
-//! refresh twice, or twice at once, is harmless. A dry run is the same code over ports that write
-//! nothing ([`dry_run`]).
+//! Steps that need each other follow one another in a *lane*, and lanes run side by side: a lane that
+//! hangs, because GitHub or a store is slow, stops no other. Refresh reports a failed step and goes on
+//! with the next. Running refresh twice, or twice at once, is harmless. A dry run is the same code
+//! over ports that write nothing ([`dry_run`]).
 //!
 //! Not here: reaping, reconciling and advertising; each has its own module.
 
@@ -16,10 +17,13 @@ use bullpen_core::ports::{
 };
 use bullpen_core::site::SiteDocument;
 use bullpen_core::time::Timestamp;
+use futures_util::future::join_all;
 
 use crate::Stack;
 use crate::advertise::{AdvertMemory, readvertise};
-use crate::reap::reap;
+use crate::branch::branch;
+use crate::ending::end_noted;
+use crate::reap::{end_due, take_back_due};
 use crate::reconcile::reconcile;
 use crate::retry::retry_until;
 use crate::stored_parameters;
@@ -55,11 +59,57 @@ pub struct StepReport {
     pub outcome: Result<Vec<String>, String>,
 }
 
+/// Steps that follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// What launches need in the cloud.
+    Site,
+    /// The stack's parameters.
+    Parameters,
+    /// The classes' queues, and the adverts in them.
+    Queues,
+    /// The tokens kept for workflow steps.
+    Tokens,
+    /// Runs that ended without a release.
+    Runs,
+    /// The machines: what is to end, and what the ledger does not know.
+    Machines,
+    /// Machines that go back from their owners.
+    Releases,
+    /// GitHub's runners without a machine.
+    Ghosts,
+}
+
+impl Lane {
+    /// All of them, in the order in which a refresh reports.
+    pub const ALL: [Self; 8] = [
+        Self::Site,
+        Self::Parameters,
+        Self::Queues,
+        Self::Tokens,
+        Self::Runs,
+        Self::Machines,
+        Self::Releases,
+        Self::Ghosts,
+    ];
+}
+
 /// Brings the stack to its desired state, as far as it can; returns one report per step, in order.
 pub async fn refresh<P: Ports>(
     stack: &Stack<P>,
     desired: &DesiredStack,
-    memory: &mut AdvertMemory,
+    memory: &AdvertMemory,
+) -> Vec<StepReport> {
+    let lanes = Lane::ALL.map(|lane| branch(run_lane(stack, lane, desired, memory)));
+    join_all(lanes).await.into_iter().flatten().collect()
+}
+
+/// Runs the steps of one lane.
+pub async fn run_lane<P: Ports>(
+    stack: &Stack<P>,
+    lane: Lane,
+    desired: &DesiredStack,
+    memory: &AdvertMemory,
 ) -> Vec<StepReport> {
     let mut reports = Vec::new();
     let mut report = |step, outcome: Result<Vec<String>, Fault>| {
@@ -69,21 +119,31 @@ pub async fn refresh<P: Ports>(
         }
         reports.push(StepReport { step, outcome });
     };
-    report("ground", learn_site(stack).await);
-    report("parameters", parameters(stack, desired).await);
-    report("queues", queues(stack, desired).await);
-    report("templates", stack.ports.site().prepare(&desired.classes, true).await);
-    if let Some(every) = desired.tokens_every {
-        report("tokens", tokens(stack, every).await);
-    }
-    if desired.reads_runs {
-        report("ended runs", runs::release_ended(stack).await);
-    }
-    report("reaping", reaping(stack).await);
-    report("reconciling", reconciling(stack).await);
-    report("advertising", advertising(stack, desired, memory).await);
-    if desired.manages_runners {
-        report("ghosts", ghosts::remove(stack).await);
+    match lane {
+        Lane::Site => {
+            report("ground", learn_site(stack).await);
+            report("templates", stack.ports.site().prepare(&desired.classes, true).await);
+        }
+        Lane::Parameters => report("parameters", parameters(stack, desired).await),
+        Lane::Queues => {
+            report("queues", queues(stack, desired).await);
+            report("advertising", advertising(stack, desired, memory).await);
+        }
+        Lane::Tokens => {
+            if let Some(every) = desired.tokens_every {
+                report("tokens", tokens(stack, every).await);
+            }
+        }
+        Lane::Runs if desired.reads_runs => {
+            report("ended runs", runs::release_ended(stack).await);
+        }
+        Lane::Machines => {
+            report("reaping", reaping(stack).await);
+            report("reconciling", reconciling(stack).await);
+        }
+        Lane::Releases => report("releasing", releasing(stack).await),
+        Lane::Ghosts if desired.manages_runners => report("ghosts", ghosts::remove(stack).await),
+        Lane::Runs | Lane::Ghosts => {}
     }
     reports
 }
@@ -136,12 +196,13 @@ async fn queues<P: Ports>(stack: &Stack<P>, desired: &DesiredStack) -> Result<Ve
     // Stored before the queues are made: refresh would never remove a queue that is not stored.
     let all = QueuedClasses { classes: known.union(&wanted).cloned().collect() };
     stored_parameters::update(stack, until, |_| all.clone()).await?;
-    let mut done = Vec::new();
+    let (mut done, mut failed) = (Vec::new(), None);
     for class in &wanted {
         let spec = queue_spec(stack, class);
-        retry_until(stack, until, || stack.ports.queues().ensure(&spec)).await?;
-        if !known.contains(class) {
-            done.push(format!("made the queue of class {class}"));
+        match retry_until(stack, until, || stack.ports.queues().ensure(&spec)).await {
+            Ok(()) if known.contains(class) => {}
+            Ok(()) => done.push(format!("made the queue of class {class}")),
+            Err(fault) => failed = Some(fault),
         }
     }
     for class in known.difference(&wanted) {
@@ -163,7 +224,7 @@ async fn queues<P: Ports>(stack: &Stack<P>, desired: &DesiredStack) -> Result<Ve
         stored_parameters::update(stack, until, forgotten).await?;
         done.push(format!("removed the queue of class {class}"));
     }
-    Ok(done)
+    failed.map_or(Ok(done), Err)
 }
 
 /// The specification of a class's queue.
@@ -208,12 +269,16 @@ async fn tokens<P: Ports>(stack: &Stack<P>, every: Duration) -> Result<Vec<Strin
 }
 
 async fn reaping<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
-    let reaped = reap(stack).await?;
-    Ok(counted(&[
-        (reaped.condemned, "past their time, ending"),
-        (reaped.withdrawn, "taken back from an owner whose time was up"),
-        (reaped.buried, "confirmed gone"),
-    ]))
+    let reaped = end_due(stack).await?;
+    Ok(counted(&[(reaped.condemned, "past their time, ending"), (reaped.buried, "confirmed gone")]))
+}
+
+async fn releasing<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
+    let taken = take_back_due(stack).await;
+    // What was condemned on the way ends at once.
+    let ended = end_noted(stack).await;
+    let counts = counted(&[(taken?, "taken back from an owner whose time was up")]);
+    ended.map(|_| counts)
 }
 
 async fn reconciling<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
@@ -233,14 +298,16 @@ fn counted(counts: &[(usize, &str)]) -> Vec<String> {
 async fn advertising<P: Ports>(
     stack: &Stack<P>,
     desired: &DesiredStack,
-    memory: &mut AdvertMemory,
+    memory: &AdvertMemory,
 ) -> Result<Vec<String>, Fault> {
-    let mut done = Vec::new();
+    let (mut done, mut failed) = (Vec::new(), None);
     for class in &desired.classes {
-        let sent = readvertise(stack, &class.name, memory).await?;
-        if sent > 0 {
-            done.push(format!("advertised {sent} idle of class {} again", class.name));
+        match readvertise(stack, &class.name, memory).await {
+            Ok(0) => {}
+            Ok(sent) => done.push(format!("advertised {sent} idle of class {} again", class.name)),
+            // The queue of another class may be there.
+            Err(fault) => failed = Some(fault),
         }
     }
-    Ok(done)
+    failed.map_or(Ok(done), Err)
 }

@@ -12,6 +12,7 @@ use bullpen_core::request::entry::split;
 
 use super::retry_deadline;
 use crate::Stack;
+use crate::at_once::at_once;
 use crate::progress::unobserved;
 use crate::provision::entry;
 use crate::reconcile::live_records;
@@ -35,10 +36,13 @@ pub(super) async fn release_ended<P: Ports>(stack: &Stack<P>) -> Result<Vec<Stri
         }
     }
     let mut trouble = None;
-    for (run, requests) in holders {
-        match release_if_over(stack, &run, &requests).await {
+    let asked = at_once(holders, async |(run, requests): (RunAttempt, BTreeSet<RequestId>)| {
+        release_if_over(stack, &run, &requests).await
+    });
+    for answer in asked.await {
+        match answer {
             Ok(lines) => done.extend(lines),
-            // GitHub may still answer for the next run.
+            // GitHub may have answered for the other runs.
             Err(fault) => trouble = Some(fault),
         }
     }

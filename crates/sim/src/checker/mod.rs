@@ -33,6 +33,7 @@ use crate::wire::OUTSIDE;
 use crate::world::{STACK, World};
 
 mod conservation;
+mod endings;
 mod fit;
 mod ghosts;
 mod history;
@@ -47,6 +48,7 @@ mod requests;
 mod trust;
 mod view;
 
+use endings::Endings;
 use ghosts::Ghosts;
 use history::History;
 use jobs::JobChecks;
@@ -75,6 +77,7 @@ struct Inner {
     jobs_trust: Option<TrustGroup>,
     tenures: Tenures,
     ghosts: Ghosts,
+    endings: Endings,
     pace: Pace,
     /// The calls to the cloud, each with its number of machines.
     calls: Vec<(FleetCall, u32)>,
@@ -108,6 +111,7 @@ impl Checker {
             jobs_trust: None,
             tenures: Tenures::default(),
             ghosts: Ghosts::default(),
+            endings: Endings::default(),
             pace: Pace::default(),
             calls: Vec::new(),
             writes: 0,
@@ -263,6 +267,11 @@ impl Checker {
         self.judge(|inner| inner.requests.jobs_given_up(owner));
     }
 
+    /// From this time on the world has no faults, and what is of no use ends soon.
+    pub fn is_calm_since(&self, at: Timestamp) {
+        self.inner().endings.calm_since = Some(at);
+    }
+
     /// Reports a violation; the first report counts.
     pub fn report(&self, violation: Violation) {
         self.inner().violation.get_or_insert(violation);
@@ -321,7 +330,7 @@ impl Checker {
         let mut inner = self.inner();
         inner.deserted();
         let started = inner.code_ran();
-        let Inner { view, requests, ghosts, jobs, .. } = &mut *inner;
+        let Inner { view, requests, ghosts, jobs, endings, .. } = &mut *inner;
         let grace = view.limits.reconcile_grace * GRACE_UNDER_FAULTS;
         let mut judged = on_world(view, now);
         judged.push(started);
@@ -330,6 +339,7 @@ impl Checker {
         let waits = |name: &_| jobs.wants(world.stack_name(), name);
         judged.push(ghosts.look(view, waits, &registered, grace, now));
         judged.push(requests.look(view, now));
+        judged.push(endings.look(view, now));
         judged.extend(jobs.look(view, &seen, now));
         drop(inner);
         for violation in judged.into_iter().filter_map(Result::err) {

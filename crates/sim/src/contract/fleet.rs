@@ -6,6 +6,7 @@
 //! Not here: which machines a launch chooses, or how long a call takes.
 
 use std::collections::BTreeSet;
+use std::future::Future;
 use std::time::Duration;
 
 use bullpen_core::class::{RunnerClass, Usage};
@@ -16,6 +17,14 @@ use bullpen_core::ports::{Fleet, Machine, MachineState, StartOutcome, StopOrder,
 use bullpen_core::request::TypePattern;
 
 use super::{Harness, all_of, answered};
+
+mod odd;
+
+pub use odd::{
+    a_denied_machine_keeps_no_other_from_being_tagged, a_denied_machine_keeps_no_other_from_ending,
+    a_denied_machine_keeps_no_other_from_starting_and_stopping,
+    a_list_of_several_pages_shows_every_machine_once, a_machine_without_its_tags_is_not_gone,
+};
 
 /// One test per case of the fleet's contract.
 #[macro_export]
@@ -38,6 +47,11 @@ macro_rules! fleet_contract {
                 tags_are_shown_and_the_last_one_counts,
                 a_machine_keeps_its_tags_while_it_is_stopped,
                 tagging_an_unknown_machine_is_no_error,
+                a_list_of_several_pages_shows_every_machine_once,
+                a_denied_machine_keeps_no_other_from_ending,
+                a_denied_machine_keeps_no_other_from_starting_and_stopping,
+                a_denied_machine_keeps_no_other_from_being_tagged,
+                a_machine_without_its_tags_is_not_gone,
             ]
         );
     };
@@ -72,6 +86,20 @@ pub trait FleetHarness: Harness<Port: Fleet> {
     /// From now on the cloud has capacity for this many more machines; false if the harness cannot
     /// arrange that.
     fn leave_room_for(&self, machines: u32) -> bool;
+    /// From now on a page of the list has at most this many machines; false if the harness cannot
+    /// arrange that.
+    fn page_by(&self, _machines: usize) -> bool {
+        false
+    }
+    /// From now on the cloud denies every call that would change this machine; false if the harness
+    /// cannot arrange that.
+    fn deny(&self, _id: &InstanceId) -> impl Future<Output = bool> {
+        async { false }
+    }
+    /// Removes the machine's tags; false if the harness cannot arrange that.
+    fn untag(&self, _id: &InstanceId) -> impl Future<Output = bool> {
+        async { false }
+    }
 }
 
 async fn launch<H: FleetHarness>(harness: &H, intent: &str, count: u32) -> Vec<Machine> {
@@ -101,9 +129,23 @@ async fn until<H: FleetHarness>(harness: &H, id: &InstanceId, wanted: MachineSta
 /// All listed machines that are not gone, once listings have caught up.
 async fn listed<H: FleetHarness>(harness: &H) -> Vec<Machine> {
     harness.settle().await;
-    let mut machines = all_of(harness.port().list().await);
+    let mut machines = listed_pages(harness).await.concat();
     machines.retain(|machine| machine.state != MachineState::Gone);
     machines
+}
+
+/// Every page of the list.
+async fn listed_pages<H: FleetHarness>(harness: &H) -> Vec<Vec<Machine>> {
+    let (mut pages, mut after) = (Vec::new(), None);
+    loop {
+        let page = answered(harness.port().list(after.as_deref()).await);
+        let (listing, next) = page.split();
+        pages.push(all_of(Ok(listing)));
+        after = next;
+        if after.is_none() {
+            return pages;
+        }
+    }
 }
 
 /// A launch brings the requested number of machines, each with its own id.

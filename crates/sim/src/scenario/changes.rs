@@ -5,6 +5,7 @@
 use bullpen_core::ports::Ports;
 
 use super::verb::{Agents, Change};
+use crate::model::fleet::Listings;
 use crate::world::{Climate, World};
 
 /// Applies a change.
@@ -38,11 +39,16 @@ pub(super) fn apply(world: &World, change: &Change) {
         Change::Agents(agents) => {
             world.change_climate(|climate| temper(climate, *agents));
         }
-        Change::Cloud { boot, visible_after } => world.change_climate(|climate| {
-            climate.delays.boot_max = boot.unwrap_or(climate.delays.boot_max);
-            climate.delays.visible_after_max =
-                visible_after.unwrap_or(climate.delays.visible_after_max);
-        }),
+        Change::Cloud { boot, visible_after, page, lag } => {
+            let answers = Listings::TRUE;
+            let (page, lag_max) = (page.unwrap_or(answers.page), lag.unwrap_or(answers.lag_max));
+            fleet.set_listings(Listings { page, lag_max, ..answers }, world.seed);
+            world.change_climate(|climate| {
+                climate.delays.boot_max = boot.unwrap_or(climate.delays.boot_max);
+                climate.delays.visible_after_max =
+                    visible_after.unwrap_or(climate.delays.visible_after_max);
+            });
+        }
     }
 }
 

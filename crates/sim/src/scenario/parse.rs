@@ -17,7 +17,7 @@ use super::serving;
 use super::setting::SETTERS;
 use super::transcript::MARK;
 use super::troubles::{
-    agents, capacity, cloud, fault, github, lose, outage, rewrite, shortage, weather,
+    agents, capacity, cloud, fault, github, lose, odd, outage, rewrite, shortage, weather,
 };
 use super::verb::{Change, Death, JobVerb, Look, Process, Provision, Put, Setting, Task, Verb};
 use super::words::{Misspelt, Word, Words};
@@ -102,7 +102,7 @@ enum Means {
 type Read = fn(&mut Words) -> Result<Verb, Misspelt>;
 type ReadTask = fn(&mut Words) -> Result<Task, Misspelt>;
 
-const VERBS: [(&str, Read); 36] = [
+const VERBS: [(&str, Read); 38] = [
     ("class", class),
     ("idle", |words| put(words, false)),
     ("stopped", |words| put(words, true)),
@@ -133,6 +133,8 @@ const VERBS: [(&str, Read); 36] = [
     ("lose", lose),
     ("newer", |words| rewrite(words, true)),
     ("readable", |words| rewrite(words, false)),
+    ("odd", |words| odd(words, true)),
+    ("even", |words| odd(words, false)),
     ("agents", agents),
     ("cloud", cloud),
     ("pass", |words| Ok(Verb::Pass(words.plain("how long")?.time()?))),

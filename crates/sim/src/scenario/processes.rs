@@ -177,12 +177,12 @@ impl Start {
         let (wire, mut stack) = self.world.process(&self.name);
         self.prepare(&wire, &mut stack);
         let began = self.world.outside.clock().elapsed();
-        let mut memory = std::mem::take(&mut self.memory);
+        let memory = std::mem::take(&mut self.memory);
         let dies_after = match self.process.death {
             Some(Death::After(after)) => Some(after),
             _ => None,
         };
-        let body = async |stack: &Stack<SimPorts>| self.task(stack, &mut memory).await;
+        let body = async |stack: &Stack<SimPorts>| self.task(stack, &memory).await;
         let ended = tokio::select! {
             biased;
             ended = self.world.run_on(&wire, &stack, body) => ended,
@@ -210,7 +210,7 @@ impl Start {
         }
     }
 
-    async fn task(&self, stack: &Stack<SimPorts>, memory: &mut AdvertMemory) -> Ended {
+    async fn task(&self, stack: &Stack<SimPorts>, memory: &AdvertMemory) -> Ended {
         match &self.process.task {
             Task::Provision(wanted) => self.provision(stack, wanted).await,
             Task::Release { id, within } => {

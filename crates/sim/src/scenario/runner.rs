@@ -169,6 +169,10 @@ impl RunningScenario {
                 let id = self.machine(name)?;
                 self.world.outside.fleet().lose(&id);
             }
+            Verb::Odd { name, oddity, is_odd } => {
+                let id = self.machine(name)?;
+                self.world.outside.fleet().make_odd(&id, *oddity, *is_odd);
+            }
             Verb::Rewrite { item, name, newer } => self.rewrite(*item, name, *newer)?,
             Verb::Show(look) => return Ok(self.show(*look)),
             Verb::Expect(expectation) => {
@@ -397,10 +401,6 @@ impl RunningScenario {
         let found = match item {
             Item::Record => {
                 ledger.write_as(ItemKind::Record, self.machine(name)?.as_str(), newer);
-                true
-            }
-            Item::Machine => {
-                self.world.outside.fleet().write_as(&self.machine(name)?, newer);
                 true
             }
             Item::Row => ledger.reword_row(&JobId::new(name), newer),

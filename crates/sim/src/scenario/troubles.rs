@@ -10,6 +10,7 @@ use bullpen_core::ports::Fault;
 use super::parse::{PORTS, USAGES};
 use super::verb::{Agents, Change, Item, Verb};
 use super::words::{Misspelt, Words};
+use crate::model::fleet::Oddity;
 use crate::wire::{Party, Planned, Trouble, Weather};
 use crate::world::CALM;
 
@@ -133,16 +134,32 @@ pub(super) fn lose(words: &mut Words) -> Result<Verb, Misspelt> {
 /// `newer record m1`, `newer row 71`, `newer journal ci`, `newer report m1`,
 /// `newer machine m1`; and `readable …`.
 pub(super) fn rewrite(words: &mut Words, newer: bool) -> Result<Verb, Misspelt> {
-    const ITEMS: [(&str, Item); 5] = [
-        ("record", Item::Record),
-        ("row", Item::Row),
-        ("journal", Item::Journal),
-        ("report", Item::Report),
-        ("machine", Item::Machine),
+    const ITEMS: [(&str, Option<Item>); 5] = [
+        ("record", Some(Item::Record)),
+        ("row", Some(Item::Row)),
+        ("journal", Some(Item::Journal)),
+        ("report", Some(Item::Report)),
+        ("machine", None),
     ];
     let item = words.plain("a kind of item, such as row,")?.one_of("kind of item", &ITEMS)?;
     let name = words.plain("a machine, a job or a pool")?.text;
-    Ok(Verb::Rewrite { item, name, newer })
+    Ok(match item {
+        Some(item) => Verb::Rewrite { item, name, newer },
+        None => Verb::Odd { name, oddity: Oddity::Newer, is_odd: newer },
+    })
+}
+
+/// `odd m1 unlisted`, and `even m1 unlisted` when that is over.
+pub(super) fn odd(words: &mut Words, is_odd: bool) -> Result<Verb, Misspelt> {
+    const ODDITIES: [(&str, Oddity); 4] = [
+        ("unlisted", Oddity::Unlisted),
+        ("unseen", Oddity::Unseen),
+        ("untagged", Oddity::Untagged),
+        ("denied", Oddity::Denied),
+    ];
+    let name = words.plain("a machine")?.text;
+    let oddity = words.plain("what is odd about it")?.one_of("oddity", &ODDITIES)?;
+    Ok(Verb::Odd { name, oddity, is_odd })
 }
 
 pub(super) fn agents(words: &mut Words) -> Result<Verb, Misspelt> {
@@ -159,5 +176,7 @@ pub(super) fn agents(words: &mut Words) -> Result<Verb, Misspelt> {
 pub(super) fn cloud(words: &mut Words) -> Result<Verb, Misspelt> {
     let boot = words.option("boot").map(|word| word.time()).transpose()?;
     let visible_after = words.option("visible-after").map(|word| word.time()).transpose()?;
-    Ok(Verb::Change(Change::Cloud { boot, visible_after }))
+    let page = words.option("page").map(|word| word.number()).transpose()?;
+    let lag = words.option("lag").map(|word| word.time()).transpose()?;
+    Ok(Verb::Change(Change::Cloud { boot, visible_after, page, lag }))
 }

@@ -12,6 +12,7 @@ use bullpen_core::request::{OnPartial, TypePattern};
 
 use super::expect::Expectation;
 use super::serving::Serving;
+use crate::model::fleet::Oddity;
 use crate::wire::{Party, Planned, Weather};
 
 /// The setup of a world.
@@ -92,7 +93,6 @@ pub(super) enum Item {
     Row,
     Journal,
     Report,
-    Machine,
 }
 
 /// The views of `show`.
@@ -135,6 +135,10 @@ pub(super) enum Change {
     Cloud {
         boot: Option<Duration>,
         visible_after: Option<Duration>,
+        /// The most machines on one page of a listing.
+        page: Option<usize>,
+        /// The longest time for which an answer shows the state before.
+        lag: Option<Duration>,
     },
 }
 
@@ -161,6 +165,12 @@ pub(super) enum Verb {
     Serving(Serving),
     Fault(Vec<Planned>),
     Lose(String),
+    /// A machine is odd from now on, or no longer.
+    Odd {
+        name: String,
+        oddity: Oddity,
+        is_odd: bool,
+    },
     /// A newer program rewrites an item, or makes it readable again.
     Rewrite {
         item: Item,

@@ -77,6 +77,26 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
         scenario: "pain22_jobs_at_the_ceiling_wait_in_line",
     },
     ScenarioBug {
+        name: "what-agents-said-is-forgotten",
+        mistake: "a process that starts does not ask about jobs whose listeners have ended",
+        scenario: "pain54_what_an_agent_said_while_the_service_was_down_counts",
+    },
+    ScenarioBug {
+        name: "missing-is-gone",
+        mistake: "a machine that a listing misses counts as gone",
+        scenario: "pain50_a_listing_that_misses_a_machine_ends_no_job",
+    },
+    ScenarioBug {
+        name: "beats-prove-nothing",
+        mistake: "a machine that no answer shows counts as gone although its agent beats",
+        scenario: "pain50_a_machine_that_no_answer_shows_runs_its_job",
+    },
+    ScenarioBug {
+        name: "one-denied-machine-keeps-the-others",
+        mistake: "a machine that may not be ended keeps the records of its batch",
+        scenario: "pain52_a_machine_that_may_not_be_ended_keeps_no_other",
+    },
+    ScenarioBug {
         name: "shortages-count-as-attempts",
         mistake: "the service gives a job up because the cloud had no machine for some minutes",
         scenario: "pain26_a_shortage_of_twenty_minutes_fails_no_job",

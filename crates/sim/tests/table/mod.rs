@@ -32,6 +32,13 @@ pub(crate) const fn bug(
 
 /// All bugs of the engine that seeds find.
 pub(crate) const BUGS: &[Bug] = &[
+    // Ends in time.
+    bug(
+        "the-condemned-wait",
+        &[Conservation],
+        "the cloud is asked to end a condemned machine minutes later",
+    ),
+    bug("the-reaper-comes-late", &[Conservation], "the reaper comes minutes after a deadline"),
     // Ownership and its fences.
     bug(
         "unconditional-assignment",

@@ -15,18 +15,21 @@ use bullpen_core::class::Usage;
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, Zone};
 use bullpen_core::ports::{
-    Fault, Fleet, Launched, Listing, Machine, Site, StartOutcome, StopOrder, Tag,
+    Fault, Fleet, Launched, Listing, Machine, Page, Site, StartOutcome, StopOrder, Tag,
 };
 use bullpen_core::rates::{Budget, FleetCall, Rates};
 use bullpen_core::time::Timestamp;
 
 use super::locked;
 use crate::clock::{SimClock, pass};
+use crate::dice::Dice;
 use crate::wire::{Wire, detach};
 
+mod listing;
 mod state;
 
-use state::{CATALOGUE, ZONES};
+pub use listing::{Listings, Oddity};
+use state::{CATALOGUE, ZONES, denied};
 pub use state::{FleetEvent, FleetState, MachineLife};
 
 /// The time between the cloud's notice and the end of a spot machine.
@@ -124,9 +127,11 @@ impl FleetModel {
         self.state().vcpu_max.insert(usage, vcpu_max);
     }
 
-    /// Lever: the cloud has everything again.
+    /// Lever: the cloud has everything again, allows everything and shows everything.
     pub fn replenish(&self) {
         let mut state = self.state();
+        state.set_listings(Listings::TRUE, None);
+        state.oddities.retain(|(_, oddity)| *oddity == Oddity::Newer);
         state.depleted.clear();
         state.capacity_left = None;
         state.vcpu_max.clear();
@@ -139,10 +144,15 @@ impl FleetModel {
         self.state().end(id, now, FleetEvent::Lost);
     }
 
-    /// Makes a machine's file unreadable, as a newer program would, or readable again.
-    pub fn write_as(&self, id: &InstanceId, newer: bool) {
-        let unreadable = &mut self.state().unreadable;
-        let _ = if newer { unreadable.insert(id.clone()) } else { unreadable.remove(id) };
+    /// Lever: a machine is odd from now on, or no longer.
+    pub fn make_odd(&self, id: &InstanceId, oddity: Oddity, is_odd: bool) {
+        let (oddities, odd) = (&mut self.state().oddities, (id.clone(), oddity));
+        let _ = if is_odd { oddities.insert(odd) } else { oddities.remove(&odd) };
+    }
+
+    /// Sets how far the cloud's answers are from the truth, drawn from a stream of its own.
+    pub fn set_listings(&self, listings: Listings, seed: u64) {
+        self.state().set_listings(listings, Some(Dice::new(seed, "the cloud's answers")));
     }
 
     /// A machine switches itself off.
@@ -195,15 +205,41 @@ impl FleetModel {
 
     fn boot_later(&self, delays: Delays, id: InstanceId) {
         let delay = self.wire.dice().delay(delays.boot_max / 4, delays.boot_max);
-        self.later(delay, move |state| state.boot(&id));
+        self.later(delay, move |state, now| state.boot(&id, now));
     }
 
-    fn later(&self, delay: Duration, change: impl FnOnce(&mut FleetState) + Send + 'static) {
-        let state = Arc::clone(&self.state);
+    fn later(
+        &self,
+        delay: Duration,
+        change: impl FnOnce(&mut FleetState, Timestamp) + Send + 'static,
+    ) {
+        let (state, clock) = (Arc::clone(&self.state), self.clock.clone());
         detach(async move {
             pass(delay).await;
-            change(&mut locked(&state));
+            change(&mut locked(&state), clock.true_now());
         });
+    }
+
+    /// Makes one call that changes each of these machines, except those that the cloud denies or
+    /// this program cannot read.
+    async fn change_each(
+        &self,
+        call: FleetCall,
+        ids: Vec<InstanceId>,
+        change: impl Fn(&Self, &mut FleetState, &InstanceId) + Send + 'static,
+    ) -> Result<(), Fault> {
+        let changed = self.ask(call, ids.len(), move |model, state| {
+            let mut refused = Ok(());
+            for id in &ids {
+                match state.readable(id) {
+                    _ if state.denies(id) => refused = Err(denied(id)),
+                    Ok(()) => change(model, state, id),
+                    Err(bad) => refused = Err(bad.fault()),
+                }
+            }
+            refused
+        });
+        changed.await?
     }
 }
 
@@ -244,7 +280,8 @@ impl Fleet for FleetModel {
         let ids = ids.to_vec();
         self.ask(FleetCall::Start, ids.len(), move |model, state| {
             let start = |id: InstanceId| {
-                let (started, boots) = state.start(&id, &model.wire);
+                let now = model.clock.true_now();
+                let (started, boots) = state.start(&id, now, &model.wire);
                 if boots {
                     model.boot_later(state.delays, id.clone());
                 }
@@ -256,47 +293,33 @@ impl Fleet for FleetModel {
 
     /// Ignores `until`, as the cloud does.
     fn stop(&self, orders: &[StopOrder]) -> impl Future<Output = Result<(), Fault>> + Send {
-        let orders = orders.to_vec();
-        self.ask(FleetCall::Stop, orders.len(), move |model, state| {
-            for StopOrder { id, .. } in orders {
-                if state.stop(&id, model.clock.true_now()) {
-                    let delay = model.wire.dice().delay(Duration::ZERO, state.delays.stop_max);
-                    model.later(delay, move |state| state.stopped(&id));
-                }
+        let ids = orders.iter().map(|order| order.id.clone()).collect();
+        self.change_each(FleetCall::Stop, ids, |model, state, id| {
+            if state.stop(id, model.clock.true_now()) {
+                let delay = model.wire.dice().delay(Duration::ZERO, state.delays.stop_max);
+                let id = id.clone();
+                model.later(delay, move |state, now| state.stopped(&id, now));
             }
         })
     }
 
     fn terminate(&self, ids: &[InstanceId]) -> impl Future<Output = Result<(), Fault>> + Send {
-        let ids = ids.to_vec();
-        let ended = self.ask(FleetCall::Terminate, ids.len(), move |model, state| {
-            let mut unreadable = None;
-            for id in &ids {
-                match state.readable(id) {
-                    Ok(()) => state.end(id, model.clock.true_now(), FleetEvent::Terminated),
-                    Err(bad) => unreadable = Some(bad.fault()),
-                }
-            }
-            unreadable.map_or(Ok(()), Err)
-        });
-        async { ended.await? }
-    }
-
-    fn tag(&self, ids: &[InstanceId], tag: Tag) -> impl Future<Output = Result<(), Fault>> + Send {
-        let ids = ids.to_vec();
-        self.ask(FleetCall::Tag, ids.len(), move |_, state| {
-            for id in &ids {
-                state.tag(id, tag);
-            }
+        self.change_each(FleetCall::Terminate, ids.to_vec(), |model, state, id| {
+            state.end(id, model.clock.true_now(), FleetEvent::Terminated);
         })
     }
 
-    fn list(&self) -> impl Future<Output = Result<Listing<Machine>, Fault>> + Send {
-        self.ask(FleetCall::Describe, 0, |model, state| {
-            state
-                .visible(model.clock.true_now())
-                .map(|machine| state.readable(&machine.id).map(|()| machine.clone()))
-                .collect()
+    fn tag(&self, ids: &[InstanceId], tag: Tag) -> impl Future<Output = Result<(), Fault>> + Send {
+        self.change_each(FleetCall::Tag, ids.to_vec(), move |_, state, id| state.tag(id, tag))
+    }
+
+    fn list(
+        &self,
+        after: Option<&str>,
+    ) -> impl Future<Output = Result<Page<Machine>, Fault>> + Send {
+        let after = after.map(str::to_owned);
+        self.ask(FleetCall::Describe, 0, move |model, state| {
+            state.page(after.as_deref(), model.clock.true_now())
         })
     }
 
@@ -306,12 +329,7 @@ impl Fleet for FleetModel {
     ) -> impl Future<Output = Result<Listing<Machine>, Fault>> + Send {
         let ids = ids.to_vec();
         self.ask(FleetCall::Describe, 0, move |model, state| {
-            let now = model.clock.true_now();
-            ids.iter()
-                .filter_map(|id| state.entries.get(id))
-                .filter(|entry| entry.visible_at <= now)
-                .map(|entry| state.readable(&entry.machine.id).map(|()| entry.machine.clone()))
-                .collect()
+            state.described(&ids, model.clock.true_now())
         })
     }
 }

@@ -11,15 +11,14 @@ use std::time::Duration;
 use bullpen_core::class::{Architecture, Usage};
 use bullpen_core::creation::{LaunchRequest, Offering};
 use bullpen_core::ids::{InstanceId, InstanceType, IntentId, MailboxKey, Zone};
-use bullpen_core::ports::{
-    Fault, ItemKind, Launched, Machine, MachineState, StartOutcome, Tag, Tags, Unreadable,
-};
+use bullpen_core::ports::{Fault, Launched, Machine, MachineState, StartOutcome, Tag, Tags};
 use bullpen_core::rates::{Budget, FleetCall, Rates};
 use bullpen_core::time::Timestamp;
 use tokio::sync::watch;
 
 use super::Delays;
-use crate::model::ledger::NEWER;
+use super::listing::{Listings, Oddity, StateBefore};
+use crate::dice::Dice;
 use crate::wire::Wire;
 
 /// A machine type of the model's catalogue: name, vCPU, MiB.
@@ -93,6 +92,7 @@ pub(super) type FleetObserver = Box<dyn FnMut(Timestamp, &FleetEvent) + Send>;
 pub(super) struct FleetEntry {
     pub(super) machine: Machine,
     pub(super) visible_at: Timestamp,
+    pub(super) before: Option<StateBefore>,
     life: Option<watch::Sender<BootSignal>>,
 }
 
@@ -108,8 +108,10 @@ impl FleetEntry {
 #[derive(Default)]
 pub struct FleetState {
     pub(super) entries: BTreeMap<InstanceId, FleetEntry>,
-    /// Machines with a file that a newer program has written.
-    pub(super) unreadable: BTreeSet<InstanceId>,
+    pub(super) oddities: BTreeSet<(InstanceId, Oddity)>,
+    pub(super) listings: Listings,
+    /// Draws what answers miss, and for how long they lag.
+    pub(super) dice: Option<Dice>,
     launches: BTreeMap<IntentId, Launched>,
     pub(super) depleted: BTreeSet<Offering>,
     pub(super) capacity_left: Option<u32>,
@@ -133,15 +135,6 @@ impl fmt::Debug for FleetState {
 }
 
 impl FleetState {
-    /// Whether this program can read the machine's file.
-    pub(super) fn readable(&self, id: &InstanceId) -> Result<(), Unreadable> {
-        if !self.unreadable.contains(id) {
-            return Ok(());
-        }
-        let version = format!("{{\"v\":{NEWER}}}");
-        Err(Unreadable::of(ItemKind::Machine, id, &version, "its file is of another version"))
-    }
-
     /// Counts a call that arrived, or refuses it.
     pub(super) fn admit(
         &mut self,
@@ -266,8 +259,12 @@ impl FleetState {
         if !hidden.is_zero() {
             wire.happened("id visible late");
         }
-        let entry =
-            FleetEntry { machine: machine.clone(), visible_at: now.after(hidden), life: None };
+        let entry = FleetEntry {
+            machine: machine.clone(),
+            visible_at: now.after(hidden),
+            before: None,
+            life: None,
+        };
         self.entries.insert(id, entry);
         self.tell(now, &FleetEvent::Launched(machine.clone()));
         machine
@@ -280,12 +277,12 @@ impl FleetState {
     }
 
     /// Pending → running: starts the agent.
-    pub(super) fn boot(&mut self, id: &InstanceId) {
-        let Some(entry) = self.entries.get_mut(id) else { return };
-        if entry.machine.state != MachineState::Pending {
+    pub(super) fn boot(&mut self, id: &InstanceId, now: Timestamp) {
+        if self.entries.get(id).is_none_or(|it| it.machine.state != MachineState::Pending) {
             return;
         }
-        entry.machine.state = MachineState::Running;
+        self.set(id, MachineState::Running, now);
+        let Some(entry) = self.entries.get_mut(id) else { return };
         let (signals, life) = watch::channel(BootSignal::Running);
         entry.life = Some(signals);
         if let Some(boot) = self.on_boot.clone() {
@@ -294,7 +291,15 @@ impl FleetState {
     }
 
     /// Stopped → pending; the flag says whether the machine boots now.
-    pub(super) fn start(&mut self, id: &InstanceId, wire: &Wire) -> (StartOutcome, bool) {
+    pub(super) fn start(
+        &mut self,
+        id: &InstanceId,
+        now: Timestamp,
+        wire: &Wire,
+    ) -> (StartOutcome, bool) {
+        if self.denies(id) {
+            return (StartOutcome::Failed(denied(id)), false);
+        }
         let Some(entry) = self.entries.get(id) else {
             return (StartOutcome::Failed(Fault::NotFound), false);
         };
@@ -313,7 +318,7 @@ impl FleetState {
                 (StartOutcome::NoCapacity, false)
             }
             MachineState::Stopped => {
-                self.set(id, MachineState::Pending);
+                self.set(id, MachineState::Pending, now);
                 (StartOutcome::Starting, true)
             }
             MachineState::Pending | MachineState::Running => (StartOutcome::Starting, false),
@@ -327,25 +332,19 @@ impl FleetState {
     pub(super) fn stop(&mut self, id: &InstanceId, now: Timestamp) -> bool {
         match self.entries.get_mut(id) {
             Some(entry) if entry.machine.state == MachineState::Running => {
-                entry.machine.state = MachineState::Stopping;
                 entry.end_boot();
             }
             Some(_) | None => return false,
         }
+        self.set(id, MachineState::Stopping, now);
         self.tell(now, &FleetEvent::Stopping(id.clone()));
         true
     }
 
     /// Stopping → stopped.
-    pub(super) fn stopped(&mut self, id: &InstanceId) {
+    pub(super) fn stopped(&mut self, id: &InstanceId, now: Timestamp) {
         if self.entries.get(id).is_some_and(|it| it.machine.state == MachineState::Stopping) {
-            self.set(id, MachineState::Stopped);
-        }
-    }
-
-    fn set(&mut self, id: &InstanceId, state: MachineState) {
-        if let Some(entry) = self.entries.get_mut(id) {
-            entry.machine.state = state;
+            self.set(id, MachineState::Stopped, now);
         }
     }
 
@@ -376,12 +375,13 @@ impl FleetState {
         if entry.machine.state == MachineState::Gone {
             return;
         }
-        entry.machine.state = MachineState::Gone;
         entry.end_boot();
+        self.set(id, MachineState::Gone, now);
         self.tell(now, &event(id.clone()));
     }
+}
 
-    pub(super) fn visible(&self, now: Timestamp) -> impl Iterator<Item = &Machine> {
-        self.entries.values().filter(move |entry| entry.visible_at <= now).map(|e| &e.machine)
-    }
+/// The answer to a call about a machine that the cloud lets no process of the stack change.
+pub(super) fn denied(id: &InstanceId) -> Fault {
+    Fault::Denied(format!("the policy does not allow this for {id}"))
 }
