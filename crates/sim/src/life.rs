@@ -30,6 +30,7 @@ use crate::dice::Dice;
 use crate::kernel::Stats;
 use crate::load::{self, Calamity, Workflow};
 use crate::service::{self, plan::ServicePlan};
+use crate::storm_plan::StormPlan;
 use crate::world::{SimPorts, World};
 
 /// How long faults occur and workflow runs arrive.
@@ -51,8 +52,7 @@ const UPKEEP: Duration = Duration::from_secs(30);
 pub(crate) async fn live(
     world: &Arc<World>,
     checker: &Checker,
-    workflows: Vec<Workflow>,
-    calamities: Vec<(Duration, Calamity)>,
+    (workflows, calamities, storms): (Vec<Workflow>, Vec<(Duration, Calamity)>, &StormPlan),
     service: Option<&ServicePlan>,
 ) -> Stats {
     make_queues(world).await;
@@ -60,9 +60,10 @@ pub(crate) async fn live(
     let runs = join_all(runs);
     let jobs = service.map(|plan| plan.jobs.as_slice()).unwrap_or_default();
     let work = async {
-        let ((), (), (), (), runs) = tokio::join!(
+        let ((), (), (), (), (), runs) = tokio::join!(
             heal_later(world),
             branch(run_calamities(world, calamities)),
+            branch(storms.run(world)),
             change_image_later(world),
             branch(service::follow_all(world, jobs)),
             branch(runs)

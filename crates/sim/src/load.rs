@@ -47,6 +47,7 @@ pub fn climate(dice: &Dice) -> Climate {
         false_empty: odds(400),
         deliver_twice: odds(200),
         lag_max: time(Duration::from_secs(10)),
+        ..CALM.control
     };
     let weak = dice.chance(500);
     Climate {
@@ -74,6 +75,7 @@ pub fn climate(dice: &Dice) -> Climate {
         skew_max: time(Duration::from_secs(10)),
         crash: odds(600),
         weak,
+        ..CALM
     }
 }
 

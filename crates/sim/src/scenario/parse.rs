@@ -17,7 +17,7 @@ use super::serving;
 use super::setting::SETTERS;
 use super::transcript::MARK;
 use super::troubles::{
-    agents, capacity, cloud, fault, github, lose, outage, rewrite, shortage, weather,
+    agents, capacity, cloud, delete_queue, fault, github, lose, outage, rewrite, shortage, weather,
 };
 use super::verb::{Change, Death, JobVerb, Look, Process, Provision, Put, Setting, Task, Verb};
 use super::words::{Misspelt, Word, Words};
@@ -102,7 +102,7 @@ enum Means {
 type Read = fn(&mut Words) -> Result<Verb, Misspelt>;
 type ReadTask = fn(&mut Words) -> Result<Task, Misspelt>;
 
-const VERBS: [(&str, Read); 36] = [
+const VERBS: [(&str, Read); 38] = [
     ("class", class),
     ("idle", |words| put(words, false)),
     ("stopped", |words| put(words, true)),
@@ -120,6 +120,7 @@ const VERBS: [(&str, Read); 36] = [
     ("serve", serving::serve),
     ("kill", serving::kill),
     ("drain", serving::drain),
+    ("pause", serving::pause),
     ("webhooks", serving::webhooks),
     ("job", serving::job),
     ("cancel-job", serving::cancel_job),
@@ -128,6 +129,7 @@ const VERBS: [(&str, Read); 36] = [
     ("weather", weather),
     ("github", github),
     ("outage", outage),
+    ("delete-queue", delete_queue),
     ("shortage", shortage),
     ("capacity", capacity),
     ("lose", lose),

@@ -340,6 +340,7 @@ impl RunningScenario {
                 self.served.drain(name)?;
                 self.gone(name).await?;
             }
+            Serving::Pause(name, length) => self.served.pause(name, *length)?,
             Serving::Webhooks(way) => self.served.webhooks(&world, *way),
             Serving::Queue(queue) => self.served.queue(&world, queue).await,
             Serving::Cancel(jobs) => {

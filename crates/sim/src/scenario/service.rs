@@ -174,6 +174,12 @@ impl Served {
         Ok(())
     }
 
+    /// Pauses a process for this long.
+    pub(super) fn pause(&self, name: &str, length: Duration) -> Result<(), String> {
+        self.replica(name)?.wire.pause(length);
+        Ok(())
+    }
+
     /// Tells a process to drain.
     pub(super) fn drain(&self, name: &str) -> Result<(), String> {
         self.replica(name)?.stop.notify_one();
