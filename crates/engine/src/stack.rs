@@ -23,6 +23,7 @@ use bullpen_core::time::Timestamp;
 
 use crate::batch::Batches;
 use crate::ending::CondemnedMachines;
+use crate::jobs::KeptWakes;
 use crate::order_batcher::OrderBatcher;
 use crate::pace::{Allowance, Paced};
 use crate::provision::report_watcher::ReportWatcher;
@@ -55,6 +56,7 @@ pub struct Stack<P> {
     shortages: Mutex<Shortages>,
     silences: Mutex<Silences>,
     condemned: CondemnedMachines,
+    kept_wakes: KeptWakes,
     allowance: Mutex<Allowance>,
     sharing: Mutex<BTreeSet<PoolName>>,
     batches: Batches,
@@ -86,6 +88,7 @@ impl<P: Ports> Stack<P> {
             shortages: Mutex::default(),
             silences: Mutex::default(),
             condemned: CondemnedMachines::default(),
+            kept_wakes: KeptWakes::default(),
             allowance,
             sharing: Mutex::default(),
             batches: Batches::default(),
@@ -163,6 +166,11 @@ impl<P: Ports> Stack<P> {
     /// The machines that this process condemned.
     pub(crate) const fn condemned(&self) -> &CondemnedMachines {
         &self.condemned
+    }
+
+    /// The wake-ups that no queue took.
+    pub(crate) const fn kept_wakes(&self) -> &KeptWakes {
+        &self.kept_wakes
     }
 
     /// The machines whose agents did not answer lately.

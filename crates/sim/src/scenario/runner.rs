@@ -469,9 +469,11 @@ impl RunningScenario {
                 ])
             }
             Subject::Ended => looks::ended(&self.checker.ended()),
-            Subject::Calls | Subject::Records | Subject::Machines | Subject::Runners => {
-                self.calls()
-            }
+            Subject::Calls
+            | Subject::Records
+            | Subject::Machines
+            | Subject::Runners
+            | Subject::Queues => self.calls(),
         }
     }
 }

@@ -78,6 +78,11 @@ impl QueuesModel {
         let _ = locked(&self.state).remove(&QueueName::new(queue));
     }
 
+    /// How many queues there are.
+    pub fn made(&self) -> usize {
+        locked(&self.state).made()
+    }
+
     /// The exact depth of a queue, without a call.
     pub fn depth_now(&self, queue: &QueueName) -> Option<Depth> {
         locked(&self.state).depth(self.clock.true_now(), queue).ok()
