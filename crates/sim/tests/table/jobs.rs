@@ -87,6 +87,11 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
         scenario: "pain27_two_minutes_without_mailboxes_cost_no_warm_pool",
     },
     ScenarioBug {
+        name: "releases-compare-no-silence",
+        mistake: "the service ends machines that were given back because their agents had no way to it",
+        scenario: "pain41_eight_minutes_without_mailboxes_cost_no_warm_machine",
+    },
+    ScenarioBug {
         name: "unsent-wakes-are-lost",
         mistake: "a wake-up that no queue took wakes no worker",
         scenario: "pain40_ten_minutes_without_queues_cost_seconds",
