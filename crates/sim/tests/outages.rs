@@ -27,7 +27,9 @@ use bullpen_sim::life::desired;
 use bullpen_sim::service::plan::{ServicePlan, WebhookOdds};
 use bullpen_sim::service::pools::Timeline;
 use bullpen_sim::service::{WebhookSender, make_queues, on_wire};
-use bullpen_sim::storms::{DYNAMODB, EC2, GITHUB, MAILBOX, Party, SQS, Storm, StormKind};
+use bullpen_sim::storms::{
+    DYNAMODB, EC2, EVERYTHING, GITHUB, MAILBOX, Party, SQS, Storm, StormKind,
+};
 use bullpen_sim::world::World;
 use futures_util::future::join_all;
 
@@ -69,8 +71,14 @@ struct Outage {
 
 fn outages() -> Vec<Outage> {
     let gone = |ports| Some(Storm::everywhere(StormKind::Gone, ports));
+    let slow = |ports| Some(Storm::everywhere(StormKind::Slow, ports));
+    let throttling = |ports| Some(Storm::everywhere(StormKind::Throttling, ports));
+    let place = |place: &str| Some(place.to_owned());
+    let replica =
+        Storm { place: place("serve 1"), ..Storm::everywhere(StormKind::Gone, EVERYTHING) };
     let (short, long) = (Duration::from_secs(120), Duration::from_secs(600));
     let agents = Storm { party: Some(Party::Agent), ..Storm::everywhere(StormKind::Gone, MAILBOX) };
+    let zone = Storm { place: place("zone-a"), ..agents.clone() };
     let of = |name, lasts, storm| Outage { name, lasts, storm, ended_max: ENDED_MAX };
     vec![
         of("none", Duration::ZERO, None),
@@ -82,6 +90,17 @@ fn outages() -> Vec<Outage> {
         of("SQS", long, gone(SQS)),
         of("DynamoDB", long, gone(DYNAMODB)),
         of("EC2", long, gone(EC2)),
+        of("GitHub slow", long, slow(GITHUB)),
+        of("SQS slow", long, slow(SQS)),
+        // Agents read orders so late that their time to register a runner is over.
+        Outage { ended_max: HOT as u64, ..of("DynamoDB slow", long, slow(DYNAMODB)) },
+        of("EC2 slow", long, slow(EC2)),
+        of("GitHub throttling", long, throttling(GITHUB)),
+        of("SQS throttling", long, throttling(SQS)),
+        of("DynamoDB throttling", long, throttling(DYNAMODB)),
+        of("EC2 throttling", long, throttling(EC2)),
+        of("everything, to one of two processes", long, Some(replica)),
+        Outage { ended_max: HOT as u64, ..of("mailboxes, to a zone's agents", long, Some(zone)) },
     ]
 }
 
@@ -108,6 +127,7 @@ fn plan() -> ServicePlan {
         replicas: REPLICAS,
         webhooks: WebhookOdds::default(),
         jobs: Vec::new(),
+        is_big: false,
     }
 }
 
@@ -140,7 +160,7 @@ async fn outage(world: &World, outage: &Outage) {
     pass(BEGINS).await;
     let Some(storm) = &outage.storm else { return };
     // Listeners do not reach GitHub either, and it gives no jobs.
-    let is_github = storm.ports == GITHUB;
+    let is_github = storm.ports == GITHUB && storm.kind == StormKind::Gone;
     world.outside.forge().set_outage(is_github);
     let id = world.begin_storm(storm.clone());
     pass(outage.lasts).await;
