@@ -143,6 +143,8 @@ limits! {
     "hard-cap" hard_cap: duration = hours(24);
     /// How long an agent may take to acknowledge `stop`.
     "release-acknowledgement" release_acknowledgement: duration = secs(120);
+    /// How long the agents of several machines may be silent at once before it costs the machines.
+    "shared-silence" shared_silence: duration = mins(15);
     /// How often the control plane asks GitHub again to delete a busy runner.
     "release-retry" release_retry: duration = secs(10);
     /// How long the control plane repeats a call to GitHub without which a request cannot begin.
@@ -292,6 +294,10 @@ impl Limits {
                 "coalesce-max must be longer than coalesce-idle",
             ),
             (longer(self.row_look_again, self.sweep), "row-look-again must be longer than sweep"),
+            (
+                longer(self.shared_silence, self.release_acknowledgement),
+                "shared-silence must be longer than release-acknowledgement",
+            ),
             (longer(self.row_lease, self.drain), "row-lease must be longer than drain"),
             (self.sightings_max > 0 && self.uses_max > 0, "counts must be positive"),
         ];

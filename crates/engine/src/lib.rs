@@ -28,6 +28,7 @@ pub mod release;
 pub mod replicas;
 pub mod reports;
 pub mod retry;
+mod silence;
 pub mod stack;
 pub mod stored_parameters;
 pub mod strangers;

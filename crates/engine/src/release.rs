@@ -33,6 +33,7 @@ use crate::progress::{ProgressEvent, ProgressObserver};
 use crate::provision::entry::{self, CannotBegin};
 use crate::reports;
 use crate::retry::retry_until;
+use crate::silence;
 use crate::transition::{self, Moved};
 
 pub mod request;
@@ -296,6 +297,9 @@ async fn finish_as<P: Ports>(
                 ReleaseInput::Described { stopped }
             }
             ReleaseEffect::ReadJob(id) => ReleaseInput::Job(read_job(stack, &id).await),
+            ReleaseEffect::CompareSilence => {
+                ReleaseInput::Compared(silence::judge(stack, record).await)
+            }
             ReleaseEffect::DeleteRunners(names) => {
                 ReleaseInput::Deleted(delete_runners(stack, &names).await)
             }

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bullpen_core::claim::Silences;
 use bullpen_core::class::RunnerClass;
 use bullpen_core::creation::{Ceiling, Shortages};
 use bullpen_core::ids::{
@@ -23,10 +22,12 @@ use bullpen_core::time::Timestamp;
 
 use crate::batch::Batches;
 use crate::ending::CondemnedMachines;
+use crate::jobs::KeptWakes;
 use crate::order_batcher::OrderBatcher;
 use crate::pace::{Allowance, Paced};
 use crate::provision::report_watcher::ReportWatcher;
 use crate::reports::UnreadableReports;
+use crate::silence::Witnesses;
 use crate::unreadable::UnreadableItems;
 
 /// Everything a use case needs.
@@ -53,8 +54,9 @@ pub struct Stack<P> {
     /// The stored items that this process could not read.
     pub unreadable_items: UnreadableItems,
     shortages: Mutex<Shortages>,
-    silences: Mutex<Silences>,
+    witnesses: Witnesses,
     condemned: CondemnedMachines,
+    kept_wakes: KeptWakes,
     allowance: Mutex<Allowance>,
     sharing: Mutex<BTreeSet<PoolName>>,
     batches: Batches,
@@ -84,8 +86,9 @@ impl<P: Ports> Stack<P> {
             unreadable_reports: UnreadableReports::default(),
             unreadable_items: UnreadableItems::default(),
             shortages: Mutex::default(),
-            silences: Mutex::default(),
+            witnesses: Witnesses::default(),
             condemned: CondemnedMachines::default(),
+            kept_wakes: KeptWakes::default(),
             allowance,
             sharing: Mutex::default(),
             batches: Batches::default(),
@@ -165,9 +168,14 @@ impl<P: Ports> Stack<P> {
         &self.condemned
     }
 
-    /// The machines whose agents did not answer lately.
-    pub fn silences(&self) -> MutexGuard<'_, Silences> {
-        self.silences.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The wake-ups that no queue took.
+    pub(crate) const fn kept_wakes(&self) -> &KeptWakes {
+        &self.kept_wakes
+    }
+
+    /// The reports that say whether other agents are silent too.
+    pub(crate) const fn witnesses(&self) -> &Witnesses {
+        &self.witnesses
     }
 
     /// The cloud's recent shortages.

@@ -25,7 +25,31 @@ pub struct SimClock {
     started: tokio::time::Instant,
     begins: Timestamp,
     skew_millis: i64,
+    unsteady: Option<Unsteady>,
     wire: Wire,
+}
+
+/// What is wrong with a clock beside a constant skew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unsteady {
+    /// When the clock steps, in virtual time.
+    pub steps_at: Duration,
+    /// By how many milliseconds it steps.
+    pub step_millis: i64,
+    /// How many milliseconds it gains in a minute from then on.
+    pub drift_millis: i64,
+    /// The most that it gains or loses by that.
+    pub drift_max: i64,
+}
+
+impl Unsteady {
+    /// How far the clock is off at this time, in milliseconds.
+    fn millis_at(&self, elapsed: Duration) -> i64 {
+        let Some(since) = elapsed.checked_sub(self.steps_at) else { return 0 };
+        let minutes = i64::try_from(since.as_secs() / 60).unwrap_or(i64::MAX);
+        let gained = self.drift_millis.saturating_mul(minutes);
+        self.step_millis + gained.clamp(-self.drift_max, self.drift_max)
+    }
 }
 
 impl SimClock {
@@ -36,13 +60,19 @@ impl SimClock {
 
     /// A clock that begins now and shows this time.
     pub fn beginning(begins: Timestamp, wire: Wire, skew_millis: i64) -> Self {
-        Self { started: instant(), begins, skew_millis, wire }
+        Self { started: instant(), begins, skew_millis, unsteady: None, wire }
     }
 
     /// The same time for another process, with another skew.
     #[must_use]
     pub fn for_process(&self, wire: Wire, skew_millis: i64) -> Self {
-        Self { skew_millis, wire, ..self.clone() }
+        Self { skew_millis, wire, unsteady: None, ..self.clone() }
+    }
+
+    /// The same clock, which steps and drifts besides.
+    #[must_use]
+    pub fn unsteady(self, unsteady: Option<Unsteady>) -> Self {
+        Self { unsteady, ..self }
     }
 
     /// Virtual time since the world began.
@@ -128,7 +158,9 @@ pub fn on_virtual_time<F: Future>(future: F) -> F::Output {
 
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.true_now().as_millis() + self.skew_millis)
+        let elapsed = self.elapsed();
+        let off = self.unsteady.map_or(0, |unsteady| unsteady.millis_at(elapsed));
+        Timestamp::from_millis(self.begins.after(elapsed).as_millis() + self.skew_millis + off)
     }
 
     fn monotonic(&self) -> Duration {
@@ -141,5 +173,23 @@ impl Clock for SimClock {
             wire.step().await;
             pass(wait).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unsteady_clock_steps_once_and_drifts_up_to_a_limit() {
+        let unsteady = Unsteady {
+            steps_at: Duration::from_secs(60),
+            step_millis: -4_000,
+            drift_millis: 500,
+            drift_max: 2_000,
+        };
+        let off = |secs| unsteady.millis_at(Duration::from_secs(secs));
+        assert_eq!((off(59), off(60), off(179), off(180)), (0, -4_000, -3_500, -3_000));
+        assert_eq!(off(3_600), -2_000);
     }
 }

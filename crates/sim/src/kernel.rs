@@ -22,6 +22,7 @@ use crate::life::{FAULTY, live};
 use crate::load;
 use crate::service::look_at_pools;
 use crate::service::plan::{self, ServicePlan};
+use crate::storm_plan;
 use crate::wire::Counts;
 use crate::world::World;
 
@@ -133,12 +134,21 @@ pub fn run(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
 async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     let dice = Dice::new(seed, "world");
     let limits = load::limits(&Dice::new(seed, "limits"));
-    let climate = load::climate(&dice);
+    let mut climate = load::climate(&dice);
     let workflows = load::workflows(&dice, &climate, &limits, FAULTY);
     let calamities = load::calamities(&dice, FAULTY);
     let service = plan::draw(seed, FAULTY);
+    let storms = storm_plan::draw(seed, FAULTY).unwrap_or_default();
+    storms.change(&mut climate);
     let begins = service.as_ref().and_then(|plan| plan.timeline.begins).unwrap_or(WORLD_BEGINS);
-    let world = World::beginning(begins, seed, limits, load::ceilings(&dice), climate);
+    let mut ceilings = load::ceilings(&dice);
+    if service.as_ref().is_some_and(|plan| plan.is_big) {
+        ceilings = load::big_ceilings();
+    }
+    let world = World::beginning(begins, seed, limits, ceilings, climate);
+    if service.as_ref().is_some_and(|plan| plan.is_big) {
+        world.happened("big world");
+    }
     let checker = Checker::watch(&world, trace);
     checker.jobs_trust(service.as_ref().and_then(ServicePlan::trust));
     let timeline = service.as_ref().map(|plan| plan.timeline.clone()).unwrap_or_default();
@@ -149,7 +159,7 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
         biased;
         () = checker.violated() => None,
         () = branch(look_until_the_end(&world, &checker, service.as_ref())) => None,
-        stats = branch(live(&world, &checker, workflows, calamities, service.as_ref())) => Some(stats),
+        stats = branch(live(&world, &checker, (workflows, calamities, &storms), service.as_ref())) => Some(stats),
     };
     checker.look(&world);
     if let Some((violation, history)) = checker.verdict() {

@@ -23,5 +23,7 @@ pub mod pool_world;
 mod sample;
 pub mod scenario;
 pub mod service;
+pub mod storm_plan;
+pub mod storms;
 pub mod wire;
 pub mod world;

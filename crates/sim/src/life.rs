@@ -31,6 +31,7 @@ use crate::kernel::Stats;
 use crate::load::{self, Calamity, Workflow};
 use crate::odd_cloud;
 use crate::service::{self, plan::ServicePlan};
+use crate::storm_plan::StormPlan;
 use crate::world::{SimPorts, World};
 
 /// How long faults occur and workflow runs arrive.
@@ -54,8 +55,7 @@ const UPKEEP: Duration = Duration::from_secs(30);
 pub(crate) async fn live(
     world: &Arc<World>,
     checker: &Checker,
-    workflows: Vec<Workflow>,
-    calamities: Vec<(Duration, Calamity)>,
+    (workflows, calamities, storms): (Vec<Workflow>, Vec<(Duration, Calamity)>, &StormPlan),
     service: Option<&ServicePlan>,
 ) -> Stats {
     make_queues(world).await;
@@ -63,10 +63,11 @@ pub(crate) async fn live(
     let runs = join_all(runs);
     let jobs = service.map(|plan| plan.jobs.as_slice()).unwrap_or_default();
     let work = async {
-        let ((), (), (), (), (), runs) = tokio::join!(
+        let ((), (), (), (), (), (), runs) = tokio::join!(
             heal_later(world, checker),
             branch(run_calamities(world, calamities)),
             branch(odd_cloud::play(world, FAULTY)),
+            branch(storms.run(world)),
             change_image_later(world),
             branch(service::follow_all(world, jobs)),
             branch(runs)

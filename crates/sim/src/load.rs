@@ -47,6 +47,7 @@ pub fn climate(dice: &Dice) -> Climate {
         false_empty: odds(400),
         deliver_twice: odds(200),
         lag_max: time(Duration::from_secs(10)),
+        ..CALM.control
     };
     let weak = dice.chance(500);
     Climate {
@@ -74,6 +75,7 @@ pub fn climate(dice: &Dice) -> Climate {
         skew_max: time(Duration::from_secs(10)),
         crash: odds(600),
         weak,
+        ..CALM
     }
 }
 
@@ -93,6 +95,11 @@ pub fn new_image(dice: &Dice, lasts: Duration) -> Option<Duration> {
 pub fn ceilings(dice: &Dice) -> Vec<Ceiling> {
     let max = 6 + u32::try_from(dice.below(30)).unwrap_or(0);
     vec![Ceiling { scope: Scope::Stack, max }]
+}
+
+/// The ceiling of a big world: its pools fill up beside its jobs.
+pub fn big_ceilings() -> Vec<Ceiling> {
+    vec![Ceiling { scope: Scope::Stack, max: 200 }]
 }
 
 /// A trouble of the world as a whole.

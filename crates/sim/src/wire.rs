@@ -3,14 +3,15 @@
 //!
 //! A model's method is an *effect* on shared state plus a trip over the wire ([`Wire::call`]).
 //! Every await of the engine is such a trip or a sleep, so a process can die at any await: before
-//! the effect, or after it and before the answer. Levers such as [`Wire::lose_next_answer`] set the
-//! fate of the next call; [`Weather`] draws fates by chance.
+//! the effect, or after it and before the answer, and can pause there. Levers such as
+//! [`Wire::lose_next_answer`] set the fate of the next call; [`Weather`] draws fates by chance.
 //!
-//! Not here: the effects of calls (`model`), or restarting a process that died (`kernel`).
+//! Not here: the effects of calls (`model`), storms ([`crate::storms`]), or restarting a process.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::{Future, pending};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 
 use crate::clock::pass;
 use crate::dice::Dice;
+use crate::storms::{Party, StormKind, Storms};
 
 /// The name of the simulator's own wire, which has no faults.
 pub(crate) const OUTSIDE: &str = "calm";
@@ -44,48 +46,20 @@ pub struct Weather {
     pub deliver_twice: u32,
     /// The longest lag of a listing that may lag.
     pub lag_max: Duration,
-}
-
-/// The kind of process at this end of a wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Party {
-    /// A command, or a process of the service.
-    ControlPlane,
-    /// An agent.
-    Agent,
-}
-
-/// The ports that answer no call of a party, for all wires of a world. A call waits for its
-/// adapter's own timeout, and has no effect.
-#[derive(Clone, Debug, Default)]
-pub struct Outages(Arc<Mutex<BTreeSet<(Party, String)>>>);
-
-impl Outages {
-    /// From now on the port answers no call of this party.
-    pub fn begin(&self, party: Party, port: &str) {
-        self.ports().insert((party, port.to_owned()));
-    }
-
-    /// All ports answer again.
-    pub fn end(&self) {
-        self.ports().clear();
-    }
-
-    fn has(&self, party: Party, port: &str) -> bool {
-        let ports = self.ports();
-        !ports.is_empty() && ports.contains(&(party, port.to_owned()))
-    }
-
-    fn ports(&self) -> std::sync::MutexGuard<'_, BTreeSet<(Party, String)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    /// A call takes up to its adapter's timeout.
+    pub slow: u32,
+    /// A call waits for its adapter's timeout. It has its effect at once, later, or never.
+    pub hang: u32,
+    /// Of a thousand refusals, how many come only after the adapter's timeout. Unless this is 0, all
+    /// others take as long as answers.
+    pub late_refusals: u32,
 }
 
 /// How long the adapter of a port waits for an answer.
 fn timeout(port: &str) -> Duration {
     Duration::from_secs(match port {
         "fleet" => 20,
-        "forge" => 12,
+        "forge" | "job-forge" => 12,
         _ => 5,
     })
 }
@@ -116,10 +90,22 @@ impl<T> Reply<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
     Arrive,
+    /// The answer takes this much longer.
+    ArriveLate(Duration),
     Refuse(Fault),
     LoseAnswer,
     LandLate(Duration),
+    /// The caller waits for its adapter's timeout.
+    Hang(Landing),
     Kill,
+}
+
+/// When a call that hangs has its effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Landing {
+    AtOnce,
+    After(Duration),
+    Never,
 }
 
 /// A trouble planned for one call.
@@ -153,6 +139,8 @@ struct State {
     planned: Vec<Planned>,
     /// Awaits left until the process dies; none if it lives.
     fuse: Option<u64>,
+    /// The pauses still to come: awaits left until the first, and its length.
+    pauses: VecDeque<(u64, Duration)>,
     counts: Counts,
     calls: Calls,
     writes: Calls,
@@ -203,10 +191,13 @@ impl std::ops::AddAssign for Counts {
 pub struct Wire {
     name: Arc<str>,
     party: Party,
-    outages: Outages,
+    place: Arc<str>,
+    storms: Storms,
     dice: Arc<Dice>,
     state: Arc<Mutex<State>>,
     dead: Arc<watch::Sender<bool>>,
+    /// How long the process pauses now, if it does.
+    pause: Arc<watch::Sender<Option<Duration>>>,
 }
 
 impl fmt::Debug for Wire {
@@ -228,6 +219,7 @@ impl Wire {
             levers: VecDeque::new(),
             planned: Vec::new(),
             fuse: None,
+            pauses: VecDeque::new(),
             counts: Counts::default(),
             calls: Calls::new(),
             writes: Calls::new(),
@@ -235,17 +227,24 @@ impl Wire {
         Self {
             name: name.into(),
             party: Party::ControlPlane,
-            outages: Outages::default(),
+            place: "".into(),
+            storms: Storms::default(),
             dice: Arc::new(Dice::new(seed, name)),
             state: Arc::new(Mutex::new(state)),
             dead: Arc::new(watch::Sender::new(false)),
+            pause: Arc::new(watch::Sender::new(None)),
         }
     }
 
-    /// The same wire, as this party's in a world with these outages.
+    /// The same wire, as this party's at this place in a world with these storms.
     #[must_use]
-    pub fn of(self, party: Party, outages: Outages) -> Self {
-        Self { party, outages, ..self }
+    pub fn of(self, party: Party, place: &str, storms: Storms) -> Self {
+        Self { party, place: place.into(), storms, ..self }
+    }
+
+    /// An agent's zone, or a replica's name.
+    pub(crate) fn place(&self) -> &Arc<str> {
+        &self.place
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -327,6 +326,46 @@ impl Wire {
         self.state().fuse = Some(awaits);
     }
 
+    /// Lever: the process pauses for this long at its await number `awaits` from now, or from the end
+    /// of the pause before.
+    pub fn pause_after(&self, awaits: u64, length: Duration) {
+        self.state().pauses.push_back((awaits, length));
+    }
+
+    /// Forgets the pauses still to come.
+    pub fn pause_no_more(&self) {
+        self.state().pauses.clear();
+    }
+
+    /// Pauses the process now.
+    pub fn pause(&self, length: Duration) {
+        self.state().counts.happened("process paused");
+        self.pause.send_replace(Some(length));
+    }
+
+    /// Runs a process's future. While the process pauses the future is not polled, as in a virtual
+    /// machine that is stopped; its time goes on.
+    pub async fn with_pauses<T>(&self, process: impl Future<Output = T>) -> T {
+        let mut process = pin!(process);
+        loop {
+            let length = tokio::select! {
+                biased;
+                length = self.pauses() => length,
+                ended = &mut process => return ended,
+            };
+            pass(length).await;
+            self.pause.send_replace(None);
+        }
+    }
+
+    /// Returns once the process pauses.
+    async fn pauses(&self) -> Duration {
+        let mut pause = self.pause.subscribe();
+        // The sender lives as long as `self`, so waiting cannot fail.
+        let length = pause.wait_for(Option::is_some).await.ok().and_then(|length| *length);
+        length.unwrap_or_default()
+    }
+
     /// Returns once the process has died.
     pub async fn died(&self) {
         let mut dead = self.dead.subscribe();
@@ -334,19 +373,15 @@ impl Wire {
         let _ = dead.wait_for(|dead| *dead).await;
     }
 
-    /// One await: the process may die here, and then never continues.
+    /// One await: the process may die here, and then never continues, or pause.
     pub async fn step(&self) {
-        let dies = {
-            let mut state = self.state();
-            match &mut state.fuse {
-                Some(0) => true,
-                Some(left) => {
-                    *left -= 1;
-                    false
-                }
-                None => false,
-            }
-        };
+        let (dies, pauses) = self.state().await_once();
+        if let Some(length) = pauses {
+            self.pause(length);
+            let mut pause = self.pause.subscribe();
+            // The sender lives as long as `self`, so waiting cannot fail.
+            Box::pin(async move { drop(pause.wait_for(Option::is_none).await) }).await;
+        }
         if dies || *self.dead.borrow() {
             self.kill();
             pending::<()>().await;
@@ -368,20 +403,23 @@ impl Wire {
     {
         self.step().await;
         self.travel().await;
-        let fate = self.draw_fate(port);
-        if self.outages.has(self.party, port) {
-            // Boxed, because this is rare and every call's future would contain it.
-            Box::pin(pass(timeout(port))).await;
-            return Reply::Refused(Fault::unavailable("no answer in time"));
-        }
-        let answer = match fate {
-            Fate::Refuse(fault) => return Reply::Refused(fault),
+        let answer = match self.draw_fate(port) {
+            Fate::Refuse(fault) => {
+                // Boxed, because this is rare and every call's future would contain it.
+                Box::pin(self.refusal_travels(port)).await;
+                return Reply::Refused(fault);
+            }
             Fate::LandLate(late) => {
                 detach(async move {
                     pass(late).await;
                     effect();
                 });
                 self.travel().await;
+                return Reply::Lost;
+            }
+            Fate::Hang(landing) => {
+                land(landing, effect);
+                Box::pin(pass(timeout(port))).await;
                 return Reply::Lost;
             }
             Fate::LoseAnswer => {
@@ -394,10 +432,25 @@ impl Wire {
                 None
             }
             Fate::Arrive => Some(effect()),
+            Fate::ArriveLate(late) => {
+                Box::pin(pass(late)).await;
+                Some(effect())
+            }
         };
         self.step().await;
         self.travel().await;
         answer.map_or(Reply::Lost, Reply::Answered)
+    }
+
+    /// The way of a refusal to its caller, which in most worlds takes no time.
+    async fn refusal_travels(&self, port: &str) {
+        let late = self.weather().late_refusals;
+        if self.dice.chance(late) {
+            self.happened("refusal late");
+            pass(timeout(port)).await;
+        } else if late > 0 {
+            self.travel().await;
+        }
     }
 
     async fn travel(&self) {
@@ -426,8 +479,9 @@ impl Wire {
     fn draw_fate(&self, port: &'static str) -> Fate {
         let planned = self.planned(port);
         let lever = planned.or_else(|| self.state().levers.pop_front());
+        let fate = lever.or_else(|| self.storm_fate(port));
         let weather = self.weather();
-        let fate = lever.unwrap_or_else(|| {
+        let fate = fate.unwrap_or_else(|| {
             if self.dice.chance(weather.throttle) {
                 Fate::Refuse(Fault::Throttled)
             } else if self.dice.chance(weather.refuse) {
@@ -436,6 +490,12 @@ impl Wire {
                 Fate::LoseAnswer
             } else if self.dice.chance(weather.land_late) {
                 Fate::LandLate(self.dice.between(Duration::ZERO, weather.late_max))
+            } else if self.dice.chance(weather.slow) {
+                self.happened("call slow");
+                Fate::ArriveLate(self.dice.delay(Duration::ZERO, timeout(port)))
+            } else if self.dice.chance(weather.hang) {
+                self.happened("call hung");
+                Fate::Hang(self.draw_landing(weather.late_max))
             } else {
                 Fate::Arrive
             }
@@ -444,12 +504,78 @@ impl Wire {
         counts.calls += 1;
         match &fate {
             // `kill` counts a death.
-            Fate::Arrive | Fate::Kill => {}
+            Fate::Arrive | Fate::ArriveLate(_) | Fate::Hang(_) | Fate::Kill => {}
             Fate::Refuse(_) => counts.refused += 1,
             Fate::LoseAnswer => counts.answers_lost += 1,
             Fate::LandLate(_) => counts.landed_late += 1,
         }
         fate
+    }
+
+    /// The fate of a call in a storm; `None` if it is in none, or gets through.
+    fn storm_fate(&self, port: &'static str) -> Option<Fate> {
+        let (waits, dice) = (timeout(port), &self.dice);
+        match self.storms.over(self.party, &self.place, port)? {
+            StormKind::Gone => {
+                self.happened("call into a storm");
+                Some(Fate::Hang(Landing::Never))
+            }
+            StormKind::Slow => {
+                self.happened("call slow in a storm");
+                let takes = dice.between(waits / 20, waits * 3 / 2);
+                let hangs = takes >= waits;
+                let landing =
+                    if dice.chance(500) { Landing::AtOnce } else { Landing::After(takes) };
+                Some(if hangs { Fate::Hang(landing) } else { Fate::ArriveLate(takes) })
+            }
+            StormKind::Throttling => dice.chance(900).then(|| {
+                self.happened("call throttled in a storm");
+                Fate::Refuse(Fault::Throttled)
+            }),
+        }
+    }
+
+    fn draw_landing(&self, late_max: Duration) -> Landing {
+        match self.dice.below(3) {
+            0 => Landing::AtOnce,
+            1 => Landing::After(self.dice.between(Duration::ZERO, late_max)),
+            _ => Landing::Never,
+        }
+    }
+}
+
+impl State {
+    /// Counts one await; returns whether the process dies here, and how long it pauses here.
+    fn await_once(&mut self) -> (bool, Option<Duration>) {
+        let dies = match &mut self.fuse {
+            Some(0) => true,
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+            None => false,
+        };
+        let pauses = match self.pauses.front_mut() {
+            Some((0, _)) => self.pauses.pop_front().map(|(_, length)| length),
+            Some((left, _)) => {
+                *left -= 1;
+                None
+            }
+            None => None,
+        };
+        (dies, pauses)
+    }
+}
+
+/// Lets a call that hangs have its effect, if it has one.
+fn land<T>(landing: Landing, effect: impl FnOnce() -> T + Send + 'static) {
+    match landing {
+        Landing::AtOnce => drop(effect()),
+        Landing::After(late) => detach(async move {
+            pass(late).await;
+            effect();
+        }),
+        Landing::Never => {}
     }
 }
 
@@ -529,5 +655,46 @@ mod tests {
             assert_eq!(count.load(Ordering::SeqCst), happened, "after {awaits} awaits");
             assert_eq!(wire.counts().crashes, 1);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_hangs_may_have_its_effect_and_waits_for_the_timeout() {
+        let began = crate::clock::instant();
+        for (landing, at_once, later) in [
+            (Landing::AtOnce, 1, 1),
+            (Landing::After(Duration::from_secs(9)), 0, 1),
+            (Landing::Never, 0, 0),
+        ] {
+            let wire = Wire::calm();
+            wire.state().levers.push_back(Fate::Hang(landing));
+            let (count, effect) = counting();
+            assert_eq!(wire.call("ledger", effect).await, Reply::Lost);
+            assert_eq!(count.load(Ordering::SeqCst), at_once, "{landing:?}");
+            pass(Duration::from_secs(5)).await;
+            assert_eq!(count.load(Ordering::SeqCst), later, "{landing:?}");
+        }
+        assert_eq!(began.elapsed(), Duration::from_secs(30));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_pauses_goes_on_with_an_older_view_of_time() {
+        let wire = Wire::calm();
+        wire.pause_after(1, Duration::from_secs(90));
+        let began = crate::clock::instant();
+        let sleeps = async {
+            wire.step().await;
+            let first = began.elapsed();
+            wire.step().await;
+            (first, began.elapsed())
+        };
+        let beside = async {
+            pass(Duration::from_secs(5)).await;
+            began.elapsed()
+        };
+        let process = futures_util::future::join(sleeps, beside);
+        let ((first, second), beside) = wire.with_pauses(process).await;
+        assert_eq!((first, second), (Duration::ZERO, Duration::from_secs(90)));
+        assert_eq!(beside, Duration::from_secs(90), "no part of the process goes on");
+        assert_eq!(wire.counts().happened["process paused"], 1);
     }
 }

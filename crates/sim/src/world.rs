@@ -16,12 +16,13 @@ use bullpen_core::rates::Rates;
 use bullpen_engine::Stack;
 use bullpen_engine::branch::branch;
 
-use crate::clock::{SimClock, WORLD_BEGINS};
+use crate::clock::{SimClock, Unsteady, WORLD_BEGINS};
 use crate::dice::Dice;
 use crate::machine::{AgentBehaviour, Machine};
 use crate::model::fleet::Delays;
 use crate::model::{FleetModel, ForgeModel, JobForgeModel, LedgerModel, MailboxModel, QueuesModel};
-use crate::wire::{Counts, Outages, Party, Weather, Wire, detach};
+use crate::storms::{Party, Storm, StormId, StormKind, Storms};
+use crate::wire::{Counts, Weather, Wire, detach};
 
 /// Ids from the process's own random stream.
 #[derive(Debug)]
@@ -127,6 +128,10 @@ pub struct Climate {
     pub crash: u32,
     /// Whether the stores use the weaker guarantees that their ports allow.
     pub weak: bool,
+    /// Of a thousand processes of the control plane, how many pause.
+    pub pauses: u32,
+    /// Of a thousand processes of the control plane, how many have a clock that steps and drifts.
+    pub unsteady: u32,
 }
 
 /// A world in which nothing goes wrong.
@@ -156,6 +161,8 @@ pub const CALM: Climate = Climate {
     skew_max: Duration::ZERO,
     crash: 0,
     weak: false,
+    pauses: 0,
+    unsteady: 0,
 };
 
 const CALM_WEATHER: Weather = Weather {
@@ -168,7 +175,23 @@ const CALM_WEATHER: Weather = Weather {
     false_empty: 0,
     deliver_twice: 0,
     lag_max: Duration::ZERO,
+    slow: 0,
+    hang: 0,
+    late_refusals: 0,
 };
+
+/// The longest step of a process's clock, and the most it drifts: with the usual skew, two clocks
+/// stay within the skew that the engine tolerates.
+const STEP_MAX: Duration = Duration::from_secs(4);
+const DRIFT_MAX: Duration = Duration::from_secs(1);
+/// The latest time after its start at which a process's clock steps.
+const STEPS_WITHIN: Duration = Duration::from_secs(1_200);
+/// How long a process pauses.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(240));
+/// A process pauses in its first awaits, where machines change owners, or at a later one.
+const PAUSES_AT: (u64, u64) = (60, 6_000);
+/// How often one process pauses at most.
+const PAUSES_MAX: u64 = 3;
 
 /// All models, and the settings of the processes that run on them.
 #[derive(Debug)]
@@ -187,7 +210,7 @@ pub struct World {
     climate: Mutex<Climate>,
     counts: Mutex<Counts>,
     wires: Mutex<Vec<Wire>>,
-    outages: Outages,
+    storms: Storms,
 }
 
 impl World {
@@ -237,7 +260,7 @@ impl World {
             climate: Mutex::new(climate),
             counts: Mutex::default(),
             wires: Mutex::default(),
-            outages: Outages::default(),
+            storms: Storms::default(),
         });
         world.start_agents();
         world
@@ -288,31 +311,42 @@ impl World {
         drop(climate);
         for wire in &*self.wires.lock().unwrap_or_else(PoisonError::into_inner) {
             wire.set_weather(CALM_WEATHER);
+            wire.pause_no_more();
         }
-        self.end_outages();
+        self.end_storms();
         self.outside.fleet.replenish();
         self.outside.forge.set_outage(false);
         self.outside.forge.limit_points(None);
     }
 
-    /// From now on a port answers no call of these processes.
-    pub fn begin_outage(&self, port: &str, parties: &[Party]) {
-        for party in parties {
-            self.outages.begin(*party, port);
-        }
-        if port == "mailbox" && parties.contains(&Party::Agent) {
-            self.outside.mailbox.set_cut_off(true);
-        }
+    /// Begins a storm.
+    pub fn begin_storm(&self, storm: Storm) -> StormId {
+        self.happened(match (storm.kind, &storm.place) {
+            (_, Some(_)) => "storm over one place",
+            (StormKind::Gone, None) => "storm: a service gone",
+            (StormKind::Slow, None) => "storm: a service slow",
+            (StormKind::Throttling, None) => "storm: a service throttles",
+        });
+        let id = self.storms.begin(storm);
+        self.outside.mailbox.set_cut_off(self.storms.cut_off());
+        id
     }
 
-    /// All ports answer again.
-    pub fn end_outages(&self) {
-        self.outages.end();
-        self.outside.mailbox.set_cut_off(false);
+    /// Ends one storm.
+    pub fn end_storm(&self, id: StormId) {
+        self.storms.end(id);
+        self.outside.mailbox.set_cut_off(self.storms.cut_off());
     }
 
-    pub(crate) fn wire(&self, name: &str, weather: Weather, party: Party) -> Wire {
-        let wire = Wire::new(self.seed, name, weather).of(party, self.outages.clone());
+    /// Ends all storms.
+    pub fn end_storms(&self) {
+        self.storms.end_all();
+        self.outside.mailbox.set_cut_off(self.storms.cut_off());
+    }
+
+    /// A wire of this name, and of this party at this place: an agent's zone, or a replica's name.
+    pub(crate) fn wire(&self, name: &str, weather: Weather, party: Party, place: &str) -> Wire {
+        let wire = Wire::new(self.seed, name, weather).of(party, place, self.storms.clone());
         self.wires.lock().unwrap_or_else(PoisonError::into_inner).push(wire.clone());
         wire
     }
@@ -348,19 +382,38 @@ impl World {
     where
         F: AsyncFnOnce(&Stack<SimPorts>) -> T,
     {
+        self.may_pause(wire);
         let ended = tokio::select! {
             biased;
             () = wire.died() => None,
-            ended = body(stack) => Some(ended),
+            ended = wire.with_pauses(body(stack)) => Some(ended),
         };
         self.retire(wire);
         ended
     }
 
+    /// Draws the pauses of a process.
+    fn may_pause(&self, wire: &Wire) {
+        let odds = self.climate().pauses;
+        if odds == 0 {
+            return;
+        }
+        let dice = Dice::new(self.seed, &format!("pauses of {}", wire.name()));
+        if dice.chance(odds) {
+            for _ in 0..1 + dice.below(PAUSES_MAX) {
+                let (early, late) = PAUSES_AT;
+                let awaits = dice.below(if dice.chance(500) { early } else { late });
+                wire.pause_after(awaits, dice.delay(PAUSES.0, PAUSES.1));
+            }
+        }
+    }
+
     /// Makes a process of this name: its wire, and its engine's stack.
     pub fn process(&self, name: &str) -> (Wire, Stack<SimPorts>) {
         let climate = self.climate();
-        let wire = self.wire(name, climate.control, Party::ControlPlane);
+        // A replica is named with the number of its process: `serve 1.3`.
+        let place = name.rsplit_once('.').map_or(name, |(replica, _)| replica);
+        let wire = self.wire(name, climate.control, Party::ControlPlane, place);
         let stack = self.stack(name, &wire, &climate);
         (wire, stack)
     }
@@ -380,7 +433,8 @@ impl World {
     fn stack(&self, name: &str, wire: &Wire, climate: &Climate) -> Stack<SimPorts> {
         let dice = Dice::new(self.seed, name);
         let skew = draw_skew(&dice, climate.skew_max);
-        let clock = self.outside.clock.for_process(wire.clone(), skew);
+        let unsteady = self.draw_unsteady(name, climate);
+        let clock = self.outside.clock.for_process(wire.clone(), skew).unsteady(unsteady);
         let ports = SimPorts {
             ledger: self.outside.ledger.for_process(wire.clone(), clock.clone()),
             queues: self.outside.queues.for_process(wire.clone(), clock.clone()),
@@ -396,6 +450,25 @@ impl World {
         };
         let (limits, ceilings) = (self.limits.clone(), self.ceilings.clone());
         Stack::new(ports, STACK, limits, ceilings, self.spec_hash())
+    }
+}
+
+impl World {
+    /// Draws a step and a drift, in some processes of worlds with unsteady clocks.
+    fn draw_unsteady(&self, name: &str, climate: &Climate) -> Option<Unsteady> {
+        if climate.unsteady == 0 {
+            return None;
+        }
+        let dice = Dice::new(self.seed, &format!("clock of {name}"));
+        dice.chance(climate.unsteady).then(|| {
+            self.happened("clock steps");
+            Unsteady {
+                steps_at: self.outside.clock.elapsed() + dice.between(Duration::ZERO, STEPS_WITHIN),
+                step_millis: draw_skew(&dice, STEP_MAX),
+                drift_millis: draw_skew(&dice, Duration::from_millis(200)),
+                drift_max: i64::try_from(DRIFT_MAX.as_millis()).unwrap_or(0),
+            }
+        })
     }
 }
 

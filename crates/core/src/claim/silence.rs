@@ -1,52 +1,75 @@
-//! Agents that did not answer lately, as one process saw them.
+//! What the silence of an agent proves about its machine.
 //!
 //! One or two silent agents have broken machines. More at once have lost their way to the mailbox: their
-//! machines are given back, and their releases end them if their agents stay silent.
+//! machines are given back, and their releases end them if their agents stay silent for long. An agent
+//! that beat a moment ago may only be late. All processes see the same reports, so that together they
+//! end no more machines than one alone.
 //!
-//! Not here: what silence is ([`super::CheckFailure::is_silence`]).
+//! Not here: what silence is ([`super::CheckFailure::is_silence`]), or reading the reports.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use crate::ids::InstanceId;
+use crate::limits::Limits;
+use crate::mailbox::Report;
+use crate::sabotage;
 use crate::time::Timestamp;
 
-/// Agents that fall silent within this time of each other do so for one cause: longer than a worker
-/// takes to try the next machine, and to prove that a silent one has no runner.
-const AT_ONCE: Duration = Duration::from_secs(2 * 60);
 /// How many machines may be broken at once: one incident costs no more healthy machines.
 const BROKEN_MAX: usize = 2;
 
-/// The machines whose agents did not answer lately.
-#[derive(Debug, Default)]
-pub struct Silences {
-    since: BTreeMap<InstanceId, Timestamp>,
+/// Why an agent does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Silence {
+    /// Its machine is broken: its agent beats no more, and others do.
+    Own,
+    /// Several agents beat no more: their way to the mailbox is.
+    Shared,
+    /// It beat a moment ago.
+    Unproven,
 }
 
-impl Silences {
-    /// Takes note of a machine whose agent does not answer. Returns whether so
-    /// many did not answer lately that the machine is not to blame.
-    pub fn note(&mut self, machine: &InstanceId, now: Timestamp) -> bool {
-        self.since.retain(|_, since| now.since(*since) < AT_ONCE);
-        self.since.entry(machine.clone()).or_insert(now);
-        self.since.len() > BROKEN_MAX && !crate::sabotage!("silence-is-the-machines")
+impl Silence {
+    /// Judges an agent that does not answer by its report and by those of other running machines.
+    pub fn judge<'r>(
+        own: Option<&Report>,
+        others: impl IntoIterator<Item = Option<&'r Report>>,
+        now: Timestamp,
+        limits: &Limits,
+    ) -> Self {
+        let beats = |report: Option<&Report>| {
+            report.is_some_and(|report| report.is_fresh(now, limits.heartbeat_stale, None))
+        };
+        if sabotage!("silence-is-the-machines") {
+            return Self::Own;
+        }
+        if beats(own) {
+            return Self::Unproven;
+        }
+        let silent = others.into_iter().filter(|report| !beats(*report)).take(BROKEN_MAX).count();
+        if silent + 1 > BROKEN_MAX { Self::Shared } else { Self::Own }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mailbox::{AgentPhase, Beat};
 
     #[test]
     fn two_silent_agents_are_broken_and_three_have_lost_their_way() {
-        let [one, two, three] = ["i-1", "i-2", "i-3"].map(InstanceId::new);
-        let at = |seconds| Timestamp::EPOCH.after(Duration::from_secs(seconds));
-        let mut silences = Silences::default();
-        assert!(!silences.note(&one, at(0)));
-        assert!(!silences.note(&one, at(40)), "the same machine proves nothing more");
-        assert!(!silences.note(&two, at(60)));
-        assert!(silences.note(&three, at(119)));
-        assert!(silences.note(&one, at(119)), "also of those that were first");
-        assert!(!silences.note(&one, at(300)), "the others are long past");
+        let limits = Limits::DEFAULT;
+        let now = Timestamp::EPOCH.after(limits.heartbeat_stale * 10);
+        let beat = |ago| {
+            let (boot, at) = (String::from("boot"), now.before(ago));
+            let beat = Beat { seq: 1, at, phase: AgentPhase::Waiting, boot };
+            Report { beat: Some(beat), ..Report::default() }
+        };
+        let (fresh, stale) = (beat(limits.heartbeat), beat(limits.heartbeat_stale * 2));
+        let judge = |own, others: &[Option<&Report>]| {
+            Silence::judge(own, others.iter().copied(), now, &limits)
+        };
+        assert_eq!(judge(Some(&stale), &[]), Silence::Own);
+        assert_eq!(judge(Some(&stale), &[Some(&stale), Some(&fresh)]), Silence::Own);
+        assert_eq!(judge(Some(&stale), &[Some(&stale), None]), Silence::Shared);
+        assert_eq!(judge(None, &[Some(&stale), Some(&stale)]), Silence::Shared);
+        assert_eq!(judge(Some(&fresh), &[Some(&stale), Some(&stale)]), Silence::Unproven);
     }
 }

@@ -6,8 +6,8 @@
 //! assignment is withdrawn, GitHub is asked to delete the runner, and [`after_removal`] decides whether
 //! the instance ends, counts as running, or goes back. If the cause is elsewhere, the instance goes back
 //! unharmed, unless only its own agent reports that cause and jobs ran on it. An agent that does not
-//! answer is not at fault if many do not. The way to a runner that
-//! listens calls neither GitHub nor, for an instance that runs, the cloud.
+//! answer is at fault only if it beats no more and others do. The way to a runner that listens calls
+//! neither GitHub nor, for an instance that runs, the cloud.
 //!
 //! Not here: what a report shows (`claim::check`), or the end of a tenure ([`super::Release`]).
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::Won;
 use super::won::{condemned, given_back};
 use crate::claim::{
-    AfterRemoval, Check, CheckFailure, CheckKind, Deletion, ReportWatch, after_removal,
+    AfterRemoval, Check, CheckFailure, CheckKind, Deletion, ReportWatch, Silence, after_removal,
 };
 use crate::ids::Generation;
 use crate::instance::{EndReason, InstanceEvent, Owner, Record, State};
@@ -37,8 +37,7 @@ pub enum PrepareEffect {
     Start,
     /// Watch the agent's report until `claim::check` decides.
     Watch(ReportWatch),
-    /// Take note that this instance's agent does not answer, and say whether so many do not that the
-    /// cause is elsewhere.
+    /// This instance's agent does not answer: compare its report with those of others.
     CompareSilence,
     /// Read the record, unless another process of the owner has superseded this one.
     ReadRecord,
@@ -77,11 +76,8 @@ pub enum PrepareInput {
     Started(Result<StartOutcome, Fault>),
     /// What the report shows.
     Checked(Check),
-    /// How many other agents do not answer.
-    Silence {
-        /// So many that the cause is elsewhere.
-        is_shared: bool,
-    },
+    /// What the agent's silence proves.
+    Compared(Silence),
     /// The record as it is stored now; `None` if it cannot be read or another process is in charge.
     Found(Option<Record>),
     /// The withdrawal is stored.
@@ -110,8 +106,8 @@ pub struct Prepare {
     /// Whether it goes back because the cloud did not start it.
     is_unstarted: bool,
     is_withdrawn: bool,
-    /// Whether so many agents do not answer that the cause is elsewhere.
-    is_silence_shared: bool,
+    /// What its agent's silence proves, as last compared.
+    silence: Silence,
 }
 
 /// When an agent must give up a listener that is not registered; its check is over by then.
@@ -137,7 +133,7 @@ impl Prepare {
             cause: None,
             is_unstarted: false,
             is_withdrawn: false,
-            is_silence_shared: false,
+            silence: Silence::Own,
         }
     }
 
@@ -153,8 +149,8 @@ impl Prepare {
             PrepareInput::Started(answer) => self.started(&answer, now, limits),
             PrepareInput::Checked(check) => self.checked(check, now, limits),
             PrepareInput::Found(record) => self.found(record.as_ref()),
-            PrepareInput::Silence { is_shared } => {
-                self.is_silence_shared |= is_shared;
+            PrepareInput::Compared(silence) => {
+                self.silence = silence;
                 if self.is_withdrawn {
                     self.removed(now, limits)
                 } else {
@@ -163,7 +159,7 @@ impl Prepare {
             }
             PrepareInput::Withdrawn => {
                 self.is_withdrawn = true;
-                if self.is_silence_shared {
+                if self.silence == Silence::Shared {
                     return self.removed(now, limits);
                 }
                 PrepareEffect::DeleteRunner
@@ -251,15 +247,16 @@ impl Prepare {
         PrepareEffect::ReadRecord
     }
 
-    /// An instance that failed its checks ends, unless others fail in the same way at the same time: its
-    /// release then makes it idle once its agent answers, and ends it if its agent never does.
+    /// An instance whose agent is silent ends if that is its own fault. If not, its release makes it idle
+    /// once its agent answers, and ends it if its agent never does.
     fn removed(&mut self, now: Timestamp, limits: &Limits) -> PrepareEffect {
-        if !self.is_silence_shared {
-            return self.condemn(self.end_reason(), now);
-        }
-        // A request tries other machines and then launches; a job can wait.
-        if matches!(self.owner, Owner::Job(_)) {
-            self.cause = Some("several machines' agents do not answer".to_owned());
+        match self.silence {
+            Silence::Own => return self.condemn(self.end_reason(), now),
+            // A request tries other machines and then launches; a job can wait.
+            Silence::Shared if matches!(self.owner, Owner::Job(_)) => {
+                self.cause = Some("several machines' agents do not answer".to_owned());
+            }
+            Silence::Shared | Silence::Unproven => {}
         }
         self.give_back(now, limits)
     }

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use crate::claim::Deletion;
+use crate::claim::{Deletion, Silence};
 use crate::ids::{Generation, InstanceId, JobId, RequestId, RunnerName, SpecHash};
 use crate::instance::{Authority, EndReason, InstanceEvent, Owner, Record, State, Tier};
 use crate::job::{AfterJob, Job};
@@ -54,6 +54,8 @@ pub enum ReleaseEffect {
     Describe,
     /// Read the row of the job that owned the instance.
     ReadJob(JobId),
+    /// The agent did not acknowledge the stop: compare its report with those of others.
+    CompareSilence,
     /// Ask GitHub to delete these runners.
     DeleteRunners(Vec<RunnerName>),
     /// Write this event on the record.
@@ -86,6 +88,8 @@ pub enum ReleaseInput {
     },
     /// The job, or `None` if its row is forgotten.
     Job(Result<Option<Job>, Fault>),
+    /// What the agent's silence proves.
+    Compared(Silence),
     /// GitHub's answer for each runner.
     Deleted(Vec<Deletion>),
 }
@@ -101,6 +105,7 @@ pub struct Release {
     is_stranger_noted: bool,
     is_stopped: Option<bool>,
     job: Option<Result<Option<Job>, Fault>>,
+    silence: Option<Silence>,
     deletion: Option<Deletion>,
 }
 
@@ -131,6 +136,7 @@ impl Release {
             is_stranger_noted: false,
             is_stopped: None,
             job: None,
+            silence: None,
             deletion: None,
         }
     }
@@ -151,6 +157,7 @@ impl Release {
             ReleaseInput::StrangerNoted => self.is_stranger_noted = true,
             ReleaseInput::Described { stopped } => self.is_stopped = Some(stopped),
             ReleaseInput::Job(job) => self.job = Some(job),
+            ReleaseInput::Compared(silence) => self.silence = Some(silence),
             ReleaseInput::Deleted(answers) => self.deletion = Some(most_careful(&answers)),
         }
         self.next(now, settings)
@@ -257,6 +264,16 @@ impl Release {
         let limits = settings.limits;
         if withdrawal.mode == WithdrawalMode::Stop && is_patient(withdrawal, now, limits) {
             return ReleaseEffect::Wait;
+        }
+        if withdrawal.mode == WithdrawalMode::Stop
+            && now.since(withdrawal.at) < limits.shared_silence
+            && !sabotage!("releases-compare-no-silence")
+        {
+            match self.silence {
+                None => return ReleaseEffect::CompareSilence,
+                Some(Silence::Shared) => return ReleaseEffect::Wait,
+                Some(Silence::Own | Silence::Unproven) => {}
+            }
         }
         let deletion = match self.deletion(inbox, settings) {
             Ok(deletion) => deletion,

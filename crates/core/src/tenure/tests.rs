@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::claim::Deletion;
+use crate::claim::{Deletion, Silence};
 use crate::ids::{ClaimId, Generation, Repository, RequestId, RunnerName};
 use crate::instance::{Authority, EndReason, InstanceEvent, Owner, Record, State, Tier};
 use crate::job::AfterJob;
@@ -70,15 +70,16 @@ fn entry(from_fork: Option<bool>) -> RequestEntry {
 struct Pass {
     release: Release,
     now: Timestamp,
+    silence: Silence,
 }
 
 impl Pass {
     fn over(record: Record) -> Self {
-        Self { release: Release::new(record, None), now: at(10) }
+        Self { release: Release::new(record, None), now: at(10), silence: Silence::Own }
     }
 
     fn knowing(record: Record, after: AfterJob) -> Self {
-        Self { release: Release::new(record, Some(after)), now: at(10) }
+        Self { release: Release::new(record, Some(after)), now: at(10), silence: Silence::Own }
     }
 
     fn at(mut self, now: Timestamp) -> Self {
@@ -101,7 +102,10 @@ impl Pass {
     fn with(&mut self, inbox: Inbox, report: Report) -> ReleaseEffect {
         assert_eq!(self.on(ReleaseInput::Begun), ReleaseEffect::Post(WithdrawalMode::Drain));
         assert_eq!(self.on(ReleaseInput::Posted(inbox)), ReleaseEffect::ReadReport);
-        self.on(ReleaseInput::Report(report))
+        match self.on(ReleaseInput::Report(report)) {
+            ReleaseEffect::CompareSilence => self.on(ReleaseInput::Compared(self.silence)),
+            effect => effect,
+        }
     }
 }
 
@@ -277,6 +281,22 @@ fn an_agent_that_never_acknowledges_costs_its_instance_unless_a_job_runs() {
         let decided = pass.on(ReleaseInput::Deleted(vec![deletion]));
         assert_eq!(ends_as(&decided), ended, "{deletion:?}: {decided:?}");
     }
+}
+
+#[test]
+fn a_shared_silence_does_not_end_the_instance_for_a_while() {
+    let silent_for = |silence, silent: Duration| {
+        let mut pass = Pass::over(released(request_owner(), Tier::Released));
+        pass.silence = silence;
+        pass.at(at(10).after(silent)).with(stopping_inbox(), Report::default())
+    };
+    let patience = LIMITS.release_acknowledgement + LIMITS.clock_skew;
+    assert_eq!(silent_for(Silence::Shared, patience), ReleaseEffect::Wait);
+    let asks = |effect| matches!(effect, ReleaseEffect::DeleteRunners(_));
+    assert!(asks(silent_for(Silence::Own, patience)));
+    // An agent that beats and does not acknowledge has had its time.
+    assert!(asks(silent_for(Silence::Unproven, patience)));
+    assert!(asks(silent_for(Silence::Shared, LIMITS.shared_silence)));
 }
 
 #[test]

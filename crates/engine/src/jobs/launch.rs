@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use bullpen_core::claim::CheckFailure;
+use bullpen_core::claim::{CheckFailure, Silence};
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{Intent, LaunchKind, RungResult, next_rung};
 use bullpen_core::ids::JobId;
@@ -21,6 +21,7 @@ use bullpen_core::time::Timestamp;
 use crate::Stack;
 use crate::provision::creation::{self, CreationError, Reservation};
 use crate::reports;
+use crate::silence;
 
 /// How often the worker reads a report without a wake-up.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -110,6 +111,11 @@ pub(super) async fn warm_up<P: Ports>(stack: &Stack<P>, record: &Record) -> Resu
                 return Err(NotWarm::Failed(said));
             }
             WarmUp::Underway if stack.now() >= until => {
+                // The machine may be warm and unable to say so.
+                if silence::judge(stack, record).await == Silence::Shared {
+                    let why = "several machines' agents do not answer";
+                    return Err(NotWarm::Unknown(Fault::unavailable(why)));
+                }
                 return Err(NotWarm::Failed(CheckFailure::NotWarm.as_str().to_owned()));
             }
             WarmUp::Underway => stack.ports.mailbox().wait(key, LOOK_AGAIN).await,

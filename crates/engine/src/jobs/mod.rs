@@ -32,6 +32,7 @@ mod candidates;
 pub mod finish;
 mod github_cache;
 pub mod ingest;
+mod kept_wakes;
 mod launch;
 pub mod observer;
 mod origin;
@@ -50,6 +51,7 @@ pub mod workers;
 
 pub use finish::fail;
 pub use ingest::{Ingested, deliver, ingest};
+pub(crate) use kept_wakes::KeptWakes;
 pub use observer::{ServiceEvent, ServiceObserver};
 pub use origin::note_run;
 pub use queues::{dead_letter_queue, ensure_queues, launch_queue, pool_queue};

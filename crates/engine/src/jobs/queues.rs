@@ -11,6 +11,7 @@ use bullpen_core::ids::QueueName;
 use bullpen_core::job::wake::{DEAD_LETTERS, LAUNCH_QUEUE, POOL_QUEUE};
 use bullpen_core::job::{DeadLetter, Job, JobState, Lane, Wake};
 use bullpen_core::ports::{Delivery, Fault, Fifo, Outgoing, Ports, QueueKind, QueueSpec, Queues};
+use bullpen_core::sabotage;
 
 use super::rows::SeenRow;
 use crate::Stack;
@@ -81,13 +82,20 @@ pub(super) async fn wake<P: Ports>(stack: &Stack<P>, seen: &SeenRow) {
     send(stack, &queue, &wake, fifo).await;
 }
 
-/// Sends a wake-up; tries once.
+/// Sends a wake-up; tries once. A wake-up that the queue does not take goes to this process's own
+/// workers.
 pub(crate) async fn send<P: Ports>(stack: &Stack<P>, queue: &QueueName, wake: &Wake, fifo: Fifo) {
-    let message = Outgoing { body: wake.encode(), delay: Duration::ZERO, fifo: Some(fifo) };
-    let sent = stack.ports.queues().send(queue, std::slice::from_ref(&message)).await;
-    let sent: Result<(), Fault> = sent.and_then(|answers| answers.into_iter().collect());
-    if let Err(fault) = sent {
+    let kept = stack.kept_wakes();
+    if !kept.rests(stack, queue) {
+        let message = Outgoing { body: wake.encode(), delay: Duration::ZERO, fifo: Some(fifo) };
+        let sent = stack.ports.queues().send(queue, std::slice::from_ref(&message)).await;
+        let sent: Result<(), Fault> = sent.and_then(|answers| answers.into_iter().collect());
+        let Err(fault) = sent else { return };
         tracing::info!(job_id = %wake.job, %fault, "could not send wake-up");
+        kept.let_rest(stack, queue);
+    }
+    if !sabotage!("unsent-wakes-are-lost") {
+        kept.keep(stack, queue, wake, Duration::ZERO);
     }
 }
 

@@ -24,10 +24,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::assign::{Reach, assign_seen};
 use super::candidates::{self, PoolLines};
-use super::queues::{dead_letter, launch_queue, pool_queue};
+use super::queues::{dead_letter, ensure_queues, launch_queue, pool_queue};
 use super::rows::SeenRow;
 use super::settings::WantDecision;
 use super::{Processed, Service, process};
+use crate::Stack;
 use crate::retry::retry_until;
 
 /// The longest time that a message is hidden: less than the twelve hours that SQS allows.
@@ -49,38 +50,55 @@ const AFTER_FAULT: Duration = Duration::from_secs(2);
 /// The handling of one message.
 type Task<'t> = Pin<Box<dyn Future<Output = ()> + 't>>;
 
+/// Where a worker receives wake-ups.
+#[derive(Clone, Copy)]
+enum Source {
+    /// The queue.
+    Queue,
+    /// This process, which keeps those that the queue did not take.
+    Kept,
+}
+
 /// Receives and handles messages until the process takes on nothing new; returns when it has
 /// handled all messages that it received.
 pub(super) async fn work<P: Ports, J: JobForge>(service: &Service<'_, P, J>, reach: Reach) {
     /// The outcome of a running future.
     enum Completed<'t> {
-        Received(Vec<Task<'t>>),
+        Received(Source, Vec<Task<'t>>),
         Handled,
     }
     type Running<'t> = FuturesUnordered<Pin<Box<dyn Future<Output = Completed<'t>> + 't>>>;
-    let receive = |free: usize| async move {
+    let receive = |source: Source, free: usize| async move {
         let max = free.min(MESSAGES_PER_CALL_MAX);
-        match receive_tasks(service, reach, max, RECEIVE_WAIT).await {
-            Ok(tasks) => Completed::Received(tasks),
+        let received = match source {
+            Source::Queue => receive_tasks(service, reach, max, RECEIVE_WAIT).await,
+            Source::Kept => Ok(take_kept(service, reach).await),
+        };
+        let tasks = match received {
+            Ok(tasks) => tasks,
             Err(fault) => {
                 tracing::warn!(%fault, "could not receive from queue");
+                make_again(service.stack, &fault).await;
                 service.stack.ports.clock().sleep(AFTER_FAULT).await;
-                Completed::Received(Vec::new())
+                Vec::new()
             }
-        }
+        };
+        Completed::Received(source, tasks)
     };
     let mut running: Running<'_> = FuturesUnordered::new();
-    let mut receiving = false;
+    let mut unwatched = vec![Source::Queue, Source::Kept];
+    let watched = unwatched.len();
     loop {
-        // The receive is one of the running futures.
-        let free = (HANDLED_MAX + 1).saturating_sub(running.len());
-        if !receiving && free > 0 && service.takes() {
-            running.push(Box::pin(receive(free)));
-            receiving = true;
+        // The receives are among the running futures.
+        let free = (HANDLED_MAX + watched).saturating_sub(running.len());
+        if free > 0 && service.takes() {
+            for source in unwatched.drain(..) {
+                running.push(Box::pin(receive(source, free)));
+            }
         }
         match running.next().await {
-            Some(Completed::Received(tasks)) => {
-                receiving = false;
+            Some(Completed::Received(source, tasks)) => {
+                unwatched.push(source);
                 for task in tasks {
                     running.push(Box::pin(async move {
                         task.await;
@@ -91,6 +109,18 @@ pub(super) async fn work<P: Ports, J: JobForge>(service: &Service<'_, P, J>, rea
             Some(Completed::Handled) => {}
             None => return,
         }
+    }
+}
+
+/// Makes the queues again if one of them was deleted. A failure is not retried here: the next receive
+/// fails again.
+async fn make_again<P: Ports>(stack: &Stack<P>, fault: &Fault) {
+    if *fault != Fault::NotFound || sabotage!("deleted-queues-stay-deleted") {
+        return;
+    }
+    match ensure_queues(stack).await {
+        Ok(()) => tracing::warn!("made deleted queues again"),
+        Err(fault) => tracing::warn!(%fault, "could not make deleted queues again"),
     }
 }
 
@@ -127,43 +157,84 @@ async fn receive_tasks<'t, P: Ports, J: JobForge>(
     max: usize,
     wait: Duration,
 ) -> Result<Vec<Task<'t>>, Fault> {
-    let queue = match reach {
-        Reach::Idle => pool_queue(service.stack),
-        Reach::Launch => launch_queue(service.stack),
-    };
+    let queue = queue_of(service.stack, reach);
     let received = tokio::select! {
         biased;
         // A message that arrives too late becomes visible again, for another process.
         () = service.takes_no_more() => return Ok(Vec::new()),
         received = service.stack.ports.queues().receive(&queue, max, wait) => received?,
     };
-    let mut tasks: Vec<Task<'t>> = Vec::new();
-    let mut lanes: BTreeMap<String, Vec<Message>> = BTreeMap::new();
+    let (mut messages, mut tasks): (_, Vec<Task<'t>>) = (Vec::new(), Vec::new());
     for delivery in received {
-        let message = Message { queue: queue.clone(), delivery };
-        match Wake::decode(&message.delivery.body) {
-            Ok(Wake { lane: Some(lane), .. }) => lanes.entry(lane).or_default().push(message),
-            Ok(Wake { lane: None, job }) => tasks.push(Box::pin(async move {
-                let processed = process(service, &job).await;
-                message.settle(service, processed).await;
-            })),
+        match Wake::decode(&delivery.body) {
+            Ok(wake) => {
+                messages.push(Message { queue: queue.clone(), wake, delivery: Some(delivery) });
+            }
             // The message becomes visible again, for a process of the version that wrote it.
             Err(UnreadableWake::AnotherVersion(v)) => {
                 tracing::info!(v, "skipped wake-up of another version");
             }
-            Err(UnreadableWake::Garbage(why)) => tasks.push(Box::pin(async move {
-                let moved =
-                    dead_letter(service.stack, &message.queue, &message.delivery, &why).await;
-                if let Err(fault) = moved {
-                    tracing::info!(%fault, "could not move message to dead-letter queue");
-                }
+            Err(UnreadableWake::Garbage(why)) => {
+                let queue = queue.clone();
+                tasks.push(Box::pin(async move {
+                    let moved = dead_letter(service.stack, &queue, &delivery, &why).await;
+                    if let Err(fault) = moved {
+                        tracing::info!(%fault, "could not move message to dead-letter queue");
+                    }
+                }));
+            }
+        }
+    }
+    handle(service, reach, messages, &mut tasks).await;
+    Ok(tasks)
+}
+
+/// Takes kept wake-ups and makes one task of each.
+async fn take_kept<'t, P: Ports, J: JobForge>(
+    service: &'t Service<'_, P, J>,
+    reach: Reach,
+) -> Vec<Task<'t>> {
+    let queue = queue_of(service.stack, reach);
+    let wakes = tokio::select! {
+        biased;
+        () = service.takes_no_more() => return Vec::new(),
+        wakes = service.stack.kept_wakes().take(service.stack, &queue) => wakes,
+    };
+    let messages =
+        wakes.into_iter().map(|wake| Message { queue: queue.clone(), wake, delivery: None });
+    let mut tasks = Vec::new();
+    handle(service, reach, messages.collect(), &mut tasks).await;
+    tasks
+}
+
+/// Makes one task of each message.
+async fn handle<'t, P: Ports, J: JobForge>(
+    service: &'t Service<'_, P, J>,
+    reach: Reach,
+    messages: Vec<Message>,
+    tasks: &mut Vec<Task<'t>>,
+) {
+    let mut lanes: BTreeMap<String, Vec<Message>> = BTreeMap::new();
+    for message in messages {
+        match message.wake.lane.clone() {
+            Some(lane) => lanes.entry(lane).or_default().push(message),
+            None => tasks.push(Box::pin(async move {
+                let processed = process(service, &message.wake.job).await;
+                message.settle(service, processed).await;
             })),
         }
     }
     for (lane, messages) in lanes {
-        assign_turns(service, reach, &lane, messages, &mut tasks).await;
+        assign_turns(service, reach, &lane, messages, tasks).await;
     }
-    Ok(tasks)
+}
+
+/// The queue of workers with this reach.
+fn queue_of<P: Ports>(stack: &Stack<P>, reach: Reach) -> QueueName {
+    match reach {
+        Reach::Idle => pool_queue(stack),
+        Reach::Launch => launch_queue(stack),
+    }
 }
 
 /// Begins a turn for each message that named this lane, and makes one task of each.
@@ -213,10 +284,12 @@ fn pool_wanted<P: Ports, J>(
     }
 }
 
-/// A message that a worker has received.
+/// A wake-up that a worker has received.
 struct Message {
     queue: QueueName,
-    delivery: Delivery,
+    wake: Wake,
+    /// None if this process kept it.
+    delivery: Option<Delivery>,
 }
 
 impl Message {
@@ -226,7 +299,8 @@ impl Message {
         service: &Service<'_, P, J>,
         processed: Result<Processed, Fault>,
     ) {
-        let (stack, receipt) = (service.stack, &self.delivery.receipt);
+        let Some(delivery) = &self.delivery else { return self.keep(service.stack, &processed) };
+        let (stack, receipt) = (service.stack, &delivery.receipt);
         let queues = stack.ports.queues();
         let settled = match processed {
             Ok(Processed::Done | Processed::Taken | Processed::NoCapacity) => {
@@ -237,11 +311,28 @@ impl Message {
                 queues.defer(&self.queue, receipt, hidden).await
             }
             Err(fault) if fault.is_transient() => Err(fault),
-            Err(fault) => dead_letter(stack, &self.queue, &self.delivery, &fault.to_string()).await,
+            Err(fault) => dead_letter(stack, &self.queue, delivery, &fault.to_string()).await,
         };
         if let Err(fault) = settled {
-            tracing::info!(%fault, body = self.delivery.body, "could not settle wake-up");
+            tracing::info!(%fault, body = delivery.body, "could not settle wake-up");
         }
+    }
+
+    /// Keeps a kept wake-up for another try, if one is needed.
+    fn keep<P: Ports>(&self, stack: &Stack<P>, processed: &Result<Processed, Fault>) {
+        let due_after = match processed {
+            Ok(Processed::Done | Processed::Taken | Processed::NoCapacity) => return,
+            Ok(Processed::Again { at }) => at.since(stack.now()),
+            Err(fault) => {
+                tracing::info!(%fault, job_id = %self.wake.job, "could not settle wake-up");
+                if !fault.is_transient() {
+                    // The sweep finds the row.
+                    return;
+                }
+                AFTER_FAULT
+            }
+        };
+        stack.kept_wakes().keep(stack, &self.queue, &self.wake, due_after);
     }
 }
 

@@ -28,6 +28,7 @@ use crate::mail::{self, PostOutcome};
 use crate::progress::{ProgressEvent, ProgressObserver};
 use crate::release;
 use crate::reports;
+use crate::silence;
 use crate::transition::{self, Moved};
 
 /// How a request got a machine.
@@ -289,8 +290,7 @@ pub(crate) async fn prepare<P: Ports>(
                 stack.report_watcher().watch(stack, &held.record, watch).await
             }
             PrepareEffect::CompareSilence => {
-                let is_shared = stack.silences().note(&held.record.id, stack.now());
-                PrepareInput::Silence { is_shared }
+                PrepareInput::Compared(silence::judge(stack, &held.record).await)
             }
             PrepareEffect::ReadRecord => {
                 let found = found(stack, terms, &held.record).await;

@@ -23,7 +23,8 @@ use self::runner::Program;
 use crate::clock::pass;
 use crate::dice::Dice;
 use crate::model::fleet::MachineLife;
-use crate::wire::{Party, Wire};
+use crate::storms::Party;
+use crate::wire::Wire;
 use crate::world::World;
 
 mod behaviour;
@@ -122,6 +123,7 @@ impl Machine {
                 &format!("{} {number}", self.name),
                 world.climate().agents,
                 Party::Agent,
+                self.facts.zone.as_str(),
             );
             let ended = self.process(&world, &wire, life).await;
             world.outside.mailbox().stop_beats(&self.facts.mailbox);

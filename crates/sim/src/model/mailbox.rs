@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 
 use super::{Past, Witness, each, lag, locked, written};
 use crate::clock::{SimClock, pass};
+use crate::storms::CutOff;
 use crate::wire::{Reply, Wire};
 
 /// How often an agent reads its inbox without a wake-up.
@@ -38,6 +39,8 @@ struct Slot {
     /// The text that an intruder with root on the machine keeps writing over the report.
     forged: Option<Forgery>,
     pulse: Option<Pulse>,
+    /// The zone of its agent.
+    place: Arc<str>,
     /// The number of computed, never sent beats of all earlier pulses.
     unsent: u64,
     /// The inbox or the report changed.
@@ -172,8 +175,8 @@ impl Slot {
 pub struct MailboxState {
     slots: BTreeMap<MailboxKey, Slot>,
     weak: bool,
-    /// Whether no call of an agent arrives: readers see the beats as they were before.
-    cut_off: bool,
+    /// The agents whose calls do not arrive: readers see their beats as they were before.
+    cut_off: CutOff,
     observer: Option<MailboxObserver>,
     witness: Witness,
 }
@@ -250,7 +253,7 @@ impl MailboxState {
     /// The current report.
     pub fn report(&mut self, now: Timestamp, key: &MailboxKey) -> Option<&Report> {
         let slot = self.slots.get_mut(key)?;
-        if !self.cut_off {
+        if !self.cut_off.has(&slot.place) {
             slot.settle(now);
         }
         slot.report.as_ref()
@@ -368,14 +371,17 @@ impl MailboxModel {
         locked(&self.state).weak = weak;
     }
 
-    /// Sets whether agents are cut off from their mailboxes, so that none of their beats arrives.
-    pub fn set_cut_off(&self, cut_off: bool) {
+    /// Sets which agents are cut off from their mailboxes, so that none of their beats arrives.
+    pub fn set_cut_off(&self, cut_off: CutOff) {
         let now = self.clock.true_now();
         let mut state = locked(&self.state);
-        if cut_off && !state.cut_off {
-            state.slots.values_mut().for_each(|slot| slot.settle(now));
+        let was = std::mem::replace(&mut state.cut_off, cut_off);
+        let MailboxState { slots, cut_off, .. } = &mut *state;
+        for slot in slots.values_mut() {
+            if cut_off.has(&slot.place) && !was.has(&slot.place) {
+                slot.settle(now);
+            }
         }
-        state.cut_off = cut_off;
     }
 
     /// Sets the witness of every signal as it lands.
@@ -406,6 +412,7 @@ impl MailboxModel {
         let mut state = locked(&self.state);
         let slot = state.slot(key);
         slot.end_pulse(since);
+        slot.place = Arc::clone(self.wire.place());
         let beat = Beat { seq: beat.seq + slot.unsent, ..beat.clone() };
         let pulse = Pulse { beat: beat.clone(), since, every: agent.heartbeat, hangs: false };
         slot.pulse = Some(pulse);

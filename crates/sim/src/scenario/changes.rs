@@ -16,8 +16,11 @@ pub(super) fn apply(world: &World, change: &Change) {
             forge.set_outage(*down);
             world.jobs.set_outage(false);
         }
-        Change::Outage { port, of } => world.begin_outage(port, of),
-        Change::OutageOver => world.end_outages(),
+        Change::Outage(storm) => {
+            world.begin_storm(storm.clone());
+        }
+        Change::OutageOver => world.end_storms(),
+        Change::QueueDeleted(name) => world.outside.queues().delete_now(name),
         Change::GivesNothing(gives_nothing) => forge.set_gives_nothing(*gives_nothing),
         Change::Silent => world.jobs.set_outage(true),
         Change::Points(a_minute) => forge.limit_points(*a_minute),

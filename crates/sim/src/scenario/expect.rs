@@ -26,15 +26,17 @@ pub(super) enum Subject {
     Jobs,
     Calls,
     Ended,
+    Queues,
 }
 
-const SUBJECTS: [(&str, Subject); 6] = [
+const SUBJECTS: [(&str, Subject); 7] = [
     ("records", Subject::Records),
     ("machines", Subject::Machines),
     ("runners", Subject::Runners),
     ("jobs", Subject::Jobs),
     ("calls", Subject::Calls),
     ("ended", Subject::Ended),
+    ("queues", Subject::Queues),
 ];
 
 /// The counts of a subject.
@@ -57,6 +59,7 @@ fn keys(subject: Subject) -> &'static [&'static str] {
         Subject::Jobs => &["done", "waiting"],
         Subject::Calls => &["ledger", "queues", "mailbox", "fleet", "forge", "refused", "lost"],
         Subject::Ended => &END_REASONS,
+        Subject::Queues => &["made"],
     }
 }
 

@@ -189,6 +189,9 @@ pub(super) fn count(
         Subject::Records => Some(records(world, of)),
         Subject::Machines => Some(machines(world)),
         Subject::Runners => Some(runners(world, of)),
+        Subject::Queues => {
+            Some(StateCounts::from([("made", world.outside.queues().made() as u64)]))
+        }
         Subject::Jobs | Subject::Calls | Subject::Ended => None,
     }
 }

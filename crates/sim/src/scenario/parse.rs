@@ -17,7 +17,8 @@ use super::serving;
 use super::setting::SETTERS;
 use super::transcript::MARK;
 use super::troubles::{
-    agents, capacity, cloud, fault, github, lose, odd, outage, rewrite, shortage, weather,
+    agents, capacity, cloud, delete_queue, fault, github, lose, odd, outage, rewrite, shortage,
+    weather,
 };
 use super::verb::{Change, Death, JobVerb, Look, Process, Provision, Put, Setting, Task, Verb};
 use super::words::{Misspelt, Word, Words};
@@ -120,6 +121,7 @@ const VERBS: [(&str, Read); 38] = [
     ("serve", serving::serve),
     ("kill", serving::kill),
     ("drain", serving::drain),
+    ("pause", serving::pause),
     ("webhooks", serving::webhooks),
     ("job", serving::job),
     ("cancel-job", serving::cancel_job),
@@ -128,6 +130,7 @@ const VERBS: [(&str, Read); 38] = [
     ("weather", weather),
     ("github", github),
     ("outage", outage),
+    ("delete-queue", delete_queue),
     ("shortage", shortage),
     ("capacity", capacity),
     ("lose", lose),

@@ -344,6 +344,7 @@ impl RunningScenario {
                 self.served.drain(name)?;
                 self.gone(name).await?;
             }
+            Serving::Pause(name, length) => self.served.pause(name, *length)?,
             Serving::Webhooks(way) => self.served.webhooks(&world, *way),
             Serving::Queue(queue) => self.served.queue(&world, queue).await,
             Serving::Cancel(jobs) => {
@@ -468,9 +469,11 @@ impl RunningScenario {
                 ])
             }
             Subject::Ended => looks::ended(&self.checker.ended()),
-            Subject::Calls | Subject::Records | Subject::Machines | Subject::Runners => {
-                self.calls()
-            }
+            Subject::Calls
+            | Subject::Records
+            | Subject::Machines
+            | Subject::Runners
+            | Subject::Queues => self.calls(),
         }
     }
 }

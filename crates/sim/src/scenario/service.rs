@@ -68,6 +68,7 @@ impl Default for Served {
             webhooks: WebhookOdds::default(),
             timeline: Timeline::default(),
             jobs: Vec::new(),
+            is_big: false,
         };
         Self {
             plan,
@@ -171,6 +172,12 @@ impl Served {
     /// Kills a process.
     pub(super) fn kill(&self, name: &str) -> Result<(), String> {
         self.replica(name)?.wire.kill();
+        Ok(())
+    }
+
+    /// Pauses a process for this long.
+    pub(super) fn pause(&self, name: &str, length: Duration) -> Result<(), String> {
+        self.replica(name)?.wire.pause(length);
         Ok(())
     }
 

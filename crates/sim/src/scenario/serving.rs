@@ -102,6 +102,7 @@ pub(super) enum Serving {
     Serve(ServingProcess),
     Kill(String),
     Drain(String),
+    Pause(String, Duration),
     Webhooks(WebhookTravel),
     Queue(QueueJobs),
     Cancel(JobIds),
@@ -145,6 +146,12 @@ pub(super) fn serve(words: &mut Words) -> Result<Verb, Misspelt> {
 
 pub(super) fn kill(words: &mut Words) -> Result<Verb, Misspelt> {
     Ok(Verb::Serving(Serving::Kill(words.plain("a process's name")?.text)))
+}
+
+/// `pause NAME by=90s`: the process stops, and goes on after that time.
+pub(super) fn pause(words: &mut Words) -> Result<Verb, Misspelt> {
+    let name = words.plain("a process's name")?.text;
+    Ok(Verb::Serving(Serving::Pause(name, words.needed("by")?.time()?)))
 }
 
 pub(super) fn drain(words: &mut Words) -> Result<Verb, Misspelt> {

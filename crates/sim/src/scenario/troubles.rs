@@ -11,8 +11,10 @@ use super::parse::{PORTS, USAGES};
 use super::verb::{Agents, Change, Item, Verb};
 use super::words::{Misspelt, Words};
 use crate::model::fleet::Oddity;
-use crate::wire::{Party, Planned, Trouble, Weather};
-use crate::world::CALM;
+use crate::storms::{DYNAMODB, EC2, EVERYTHING, GITHUB, LEDGER, MAILBOX, Party, PortsOfOne};
+use crate::storms::{SQS, Storm, StormKind};
+use crate::wire::{Planned, Trouble, Weather};
+use crate::world::{CALM, STACK};
 
 type Odds = fn(&mut Weather) -> &mut u32;
 
@@ -91,18 +93,43 @@ pub(super) fn github(words: &mut Words) -> Result<Verb, Misspelt> {
     Ok(Verb::Change(Change::GitHub { down }))
 }
 
-/// `outage PORT [of=agents]`, or `outage over`.
+/// `outage PORTS [of=agents] [in=PLACE] [how=gone]`, or `outage over`.
 pub(super) fn outage(words: &mut Words) -> Result<Verb, Misspelt> {
-    const ALL: &[Party] = &[Party::ControlPlane, Party::Agent];
-    const PARTIES: [(&str, &[Party]); 3] =
-        [("all", ALL), ("agents", &[Party::Agent]), ("service", &[Party::ControlPlane])];
+    const SERVICES: [(&str, PortsOfOne); 7] = [
+        ("ledger", LEDGER),
+        ("mailbox", MAILBOX),
+        ("stores", DYNAMODB),
+        ("queues", SQS),
+        ("fleet", EC2),
+        ("forge", GITHUB),
+        ("everything", EVERYTHING),
+    ];
+    const PARTIES: [(&str, Option<Party>); 3] =
+        [("all", None), ("agents", Some(Party::Agent)), ("service", Some(Party::ControlPlane))];
+    const KINDS: [(&str, StormKind); 3] = [
+        ("gone", StormKind::Gone),
+        ("slow", StormKind::Slow),
+        ("throttling", StormKind::Throttling),
+    ];
     let word = words.plain("a port, such as mailbox, or over")?;
     if word.text == "over" {
         return Ok(Verb::Change(Change::OutageOver));
     }
-    let port = word.one_of("port", &PORTS)?;
-    let of = words.option("of").map_or(Ok(ALL), |word| word.one_of("party", &PARTIES))?;
-    Ok(Verb::Change(Change::Outage { port, of }))
+    let ports = word.one_of("port", &SERVICES)?;
+    let party = words.option("of").map_or(Ok(None), |word| word.one_of("party", &PARTIES))?;
+    let place = words.option("in").map(|word| match party {
+        Some(Party::ControlPlane) => format!("serve {}", word.text),
+        Some(Party::Agent) | None => word.text,
+    });
+    let how = words.option("how");
+    let kind = how.map_or(Ok(StormKind::Gone), |word| word.one_of("kind of outage", &KINDS))?;
+    Ok(Verb::Change(Change::Outage(Storm { kind, ports, party, place })))
+}
+
+/// `delete-queue jobs`: a queue of the stack is removed, and not by Bullpen.
+pub(super) fn delete_queue(words: &mut Words) -> Result<Verb, Misspelt> {
+    let name = words.plain("a queue's name without the stack's, such as jobs,")?.text;
+    Ok(Verb::Change(Change::QueueDeleted(format!("{STACK}-{name}"))))
 }
 
 /// `shortage spot [type=c6i.large] [zone=zone-a]`, or `shortage over`.

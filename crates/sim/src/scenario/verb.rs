@@ -13,7 +13,8 @@ use bullpen_core::request::{OnPartial, TypePattern};
 use super::expect::Expectation;
 use super::serving::Serving;
 use crate::model::fleet::Oddity;
-use crate::wire::{Party, Planned, Weather};
+use crate::storms::Storm;
+use crate::wire::{Planned, Weather};
 
 /// The setup of a world.
 #[derive(Clone, Debug)]
@@ -118,12 +119,10 @@ pub(super) enum Change {
     /// GitHub answers no call about runs and jobs.
     Silent,
     Points(Option<u32>),
-    /// These processes get no answer from this port.
-    Outage {
-        port: &'static str,
-        of: &'static [Party],
-    },
+    Outage(Storm),
     OutageOver,
+    /// A queue is removed; the name is without the stack's.
+    QueueDeleted(String),
     Shortage {
         usage: Usage,
         instance_type: Option<InstanceType>,

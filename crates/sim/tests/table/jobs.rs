@@ -107,6 +107,21 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
         scenario: "pain27_two_minutes_without_mailboxes_cost_no_warm_pool",
     },
     ScenarioBug {
+        name: "releases-compare-no-silence",
+        mistake: "the service ends machines that were given back because their agents had no way to it",
+        scenario: "pain41_eight_minutes_without_mailboxes_cost_no_warm_machine",
+    },
+    ScenarioBug {
+        name: "unsent-wakes-are-lost",
+        mistake: "a wake-up that no queue took wakes no worker",
+        scenario: "pain40_ten_minutes_without_queues_cost_seconds",
+    },
+    ScenarioBug {
+        name: "deleted-queues-stay-deleted",
+        mistake: "a worker whose queue is gone waits for it for ever",
+        scenario: "pain40_deleted_queues_are_made_again",
+    },
+    ScenarioBug {
         name: "one-bad-row-stops-its-lane",
         mistake: "a worker that cannot read one row of a lane serves none of it",
         scenario: "pain30_a_row_of_a_newer_version_stops_no_other",

@@ -64,7 +64,7 @@ impl Attempt {
     /// Fails the check. No other agent is silent.
     fn fails(&mut self, failure: Failure) -> PrepareEffect {
         match self.on(PrepareInput::Checked(Check::Failed(failure))) {
-            PrepareEffect::CompareSilence => self.on(PrepareInput::Silence { is_shared: false }),
+            PrepareEffect::CompareSilence => self.on(PrepareInput::Compared(Silence::Own)),
             effect => effect,
         }
     }
@@ -72,7 +72,7 @@ impl Attempt {
     /// GitHub's answer about its runner. No other agent is silent.
     fn deleted(&mut self, deletion: Deletion) -> PrepareEffect {
         match self.on(PrepareInput::Deleted(deletion)) {
-            PrepareEffect::CompareSilence => self.on(PrepareInput::Silence { is_shared: false }),
+            PrepareEffect::CompareSilence => self.on(PrepareInput::Compared(Silence::Own)),
             effect => effect,
         }
     }
@@ -366,27 +366,34 @@ fn a_runner_of_a_request_is_named_after_its_machine() {
     assert_eq!(name.as_str(), format!("bp-{}-{}", known.id, known.generation));
 }
 
-/// Several agents that fall silent at once have lost their way to the mailbox.
+/// Several agents that fall silent at once have lost their way to the mailbox, and an agent that beat
+/// just now may only be late.
 #[test]
-fn a_machine_goes_back_if_others_are_silent_too() {
-    for owner in owners() {
+fn a_machine_goes_back_if_its_silence_is_not_its_own() {
+    for (owner, silence) in owners()
+        .into_iter()
+        .flat_map(|of| [Silence::Shared, Silence::Unproven].map(|it| (of.clone(), it)))
+    {
         for failure in [Failure::NotAcknowledged, Failure::Silent] {
             let end = |attempt: &mut Attempt| {
-                assert_eq!(
-                    attempt.on(PrepareInput::Silence { is_shared: true }),
-                    attempt.given_back()
-                );
+                assert_eq!(attempt.on(PrepareInput::Compared(silence)), attempt.given_back());
                 let end = attempt.on(PrepareInput::Written(true));
                 let closes = matches!(end, PrepareEffect::Close(_));
-                assert_eq!(closes, matches!(attempt.owner, Owner::Job(_)), "{end:?}");
+                let waits = silence == Silence::Shared && matches!(attempt.owner, Owner::Job(_));
+                assert_eq!(closes, waits, "{end:?}");
             };
             // The others fell silent before the machine is judged for the first time,
             let mut early = Attempt::claimed(owner.clone(), Tier::Hot).watched();
             early.on(PrepareInput::Checked(Check::Failed(failure)));
-            early.on(PrepareInput::Silence { is_shared: true });
+            early.on(PrepareInput::Compared(silence));
             let ours = record(claimed(owner.clone(), Tier::Hot));
             assert_eq!(early.on(PrepareInput::Found(Some(ours))), PrepareEffect::Withdraw(failure));
-            assert_eq!(early.on(PrepareInput::Withdrawn), early.given_back());
+            let withdrawn = early.on(PrepareInput::Withdrawn);
+            if silence == Silence::Shared {
+                assert_eq!(withdrawn, early.given_back());
+            } else {
+                assert_eq!(withdrawn, PrepareEffect::DeleteRunner, "it may still be proven");
+            }
             // or before it would end.
             let mut late = Attempt::claimed(owner.clone(), Tier::Hot).watched().withdrawn(failure);
             late.now = register_by(CheckKind::Warm, at(0), &LIMITS).after(LIMITS.clock_skew);

@@ -7,7 +7,7 @@
 //!
 //! Not here: choosing a candidate (there is one machine).
 
-use bullpen_core::claim::{ReportWatch, check};
+use bullpen_core::claim::{ReportWatch, Silence, check};
 use bullpen_core::ids::{ClaimId, Generation, TrustGroup};
 use bullpen_core::instance::{InstanceEvent, Owner, Record, State};
 use bullpen_core::limits::Limits;
@@ -249,12 +249,12 @@ impl Worker<'_> {
             PrepareEffect::Start => self.start(steps),
             PrepareEffect::Watch(watch) => self.look_at_report(watch, steps),
             PrepareEffect::CompareSilence => {
-                for is_shared in [false, true] {
-                    let input = PrepareInput::Silence { is_shared };
-                    let next = self.after(self.world, None, input);
-                    steps.push(next, || {
-                        let others = if is_shared { "others are" } else { "no other is" };
-                        format!("{who} sees that {others} silent too")
+                for silence in [Silence::Own, Silence::Shared, Silence::Unproven] {
+                    let next = self.after(self.world, None, PrepareInput::Compared(silence));
+                    steps.push(next, || match silence {
+                        Silence::Own => format!("{who} sees that no other agent is silent"),
+                        Silence::Shared => format!("{who} sees that others are silent too"),
+                        Silence::Unproven => format!("{who} sees that the agent beat just now"),
                     });
                 }
             }

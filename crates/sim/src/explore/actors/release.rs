@@ -7,7 +7,7 @@
 //!
 //! Not here: what a call does to the world (`world`), or deletions at GitHub (`cloud`).
 
-use bullpen_core::claim::Deletion;
+use bullpen_core::claim::{Deletion, Silence};
 use bullpen_core::ids::{Revision, SpecHash};
 use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Record, State};
 use bullpen_core::limits::Limits;
@@ -358,6 +358,8 @@ impl<'a> Pass<'a> {
                 ReleaseEffect::Describe => {
                     ReleaseInput::Described { stopped: world.power == Power::Stopped }
                 }
+                // If others were silent too, the pass would wait, which changes nothing.
+                ReleaseEffect::CompareSilence => ReleaseInput::Compared(Silence::Own),
                 // A request that a person made: its runs are not compared, its code is trusted.
                 ReleaseEffect::ReadRequest(_) => ReleaseInput::Request(None),
                 other => return other,

@@ -72,6 +72,17 @@ impl QueuesModel {
         locked(&self.state).delivered
     }
 
+    /// Lever: a queue is deleted, and not by the engine.
+    pub fn delete_now(&self, queue: &str) {
+        // A queue that is not there needs no deletion.
+        let _ = locked(&self.state).remove(&QueueName::new(queue));
+    }
+
+    /// How many queues there are.
+    pub fn made(&self) -> usize {
+        locked(&self.state).made()
+    }
+
     /// The exact depth of a queue, without a call.
     pub fn depth_now(&self, queue: &QueueName) -> Option<Depth> {
         locked(&self.state).depth(self.clock.true_now(), queue).ok()

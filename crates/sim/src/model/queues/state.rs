@@ -64,6 +64,11 @@ impl QueuesState {
         Ok(())
     }
 
+    /// How many queues there are.
+    pub fn made(&self) -> usize {
+        self.queues.len()
+    }
+
     /// Sends; one answer per message.
     pub fn send(
         &mut self,
