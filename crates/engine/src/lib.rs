@@ -20,6 +20,7 @@ pub mod pace;
 pub mod pools;
 pub mod progress;
 pub mod provision;
+pub mod readiness;
 pub mod reap;
 pub mod reconcile;
 pub mod refresh;

@@ -9,6 +9,7 @@
 //! (`bullpen_engine::refresh`).
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,7 @@ use bullpen_core::parameters::Parameters;
 use bullpen_core::pool::{Blueprint, Blueprints, StackBase};
 use bullpen_core::ports::{Clock as _, JobForge, Ports};
 use bullpen_core::scope::{Installations, OutOfScope, ServedRepositories, ServiceScope};
+use bullpen_embedded::StoreLost;
 use bullpen_embedded::system::SystemClock;
 use bullpen_engine::Stack;
 use bullpen_engine::jobs::{
@@ -31,8 +33,10 @@ use bullpen_engine::refresh::{DesiredStack, learn_site};
 use bullpen_github::GitHub;
 use bullpen_github::webhook::Secrets;
 use futures_util::future::join;
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::coop::unconstrained;
 
@@ -114,6 +118,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Exit {
 async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failure> {
     // Taken over before anything is begun, so that no end is missed.
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
+    survive_full_files().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let common = CommonInputs::read(&args.common, environment)?;
     let Loaded { common, file } = load(&common, environment)?;
     runtime::require_ceiling(&file, &common.stack)?;
@@ -124,6 +129,13 @@ async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failur
     }
     let opening = ServeOptions { place, common: &common, file: &file };
     runtime::run(&plan, Serving { opening, signals }).await?
+}
+
+/// Makes a write beyond the limit of a file's size fail, as on a full disk. By default a signal ends
+/// the process.
+fn survive_full_files() -> io::Result<()> {
+    // Taking the signal over is enough.
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
 /// Logs what jobs could do to this service. Fails if isolation is required and missing.
@@ -326,9 +338,16 @@ pub(crate) async fn serve_in<P: Ports<Forge = GithubAccess>>(
     tokio::select! {
         biased;
         () = watch_configuration(&service, &configured, configuration, github) => {}
+        // Draining would hand nothing back: there is no store to write it to.
+        lost = runtime.lost() => return Err(lost_store(&lost)),
         ((), ()) = join(Box::pin(listening), Box::pin(work)) => {}
     }
     Ok(())
+}
+
+fn lost_store(lost: &StoreLost) -> Failure {
+    let failure = Failure::new(Exit::Failed, lost);
+    Failure { hint: Some(lost.hint().to_owned()), ..failure }
 }
 
 /// Learns what launches need, because a process without the role `pools` never refreshes. If the cloud
