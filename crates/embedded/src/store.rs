@@ -178,10 +178,10 @@ fn caught<T>(work: impl FnOnce() -> Result<T, StatementFault>) -> Result<T, Faul
 /// Starts a thread of a database, and notes the database as lost if the thread panics.
 fn spawn(
     (database, role): (&str, &'static str),
-    (path, loss): (&Path, &LossNote),
+    (path, note): (&Path, &LossNote),
     body: Box<dyn FnOnce() + Send>,
 ) -> std::io::Result<JoinHandle<()>> {
-    let (note, lost) = (loss.clone(), StoreLost::ThreadEnded { path: path.to_owned(), role });
+    let (note, lost) = (note.clone(), StoreLost::ThreadEnded { path: path.to_owned(), role });
     thread::Builder::new().name(format!("{database}-{role}")).spawn(move || {
         if catch_unwind(AssertUnwindSafe(body)).is_err() {
             note.note(lost);
