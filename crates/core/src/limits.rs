@@ -181,6 +181,9 @@ limits! {
     "launch-backoff" launch_backoff: duration = secs(5);
     /// When the sweep looks again at a job row that no worker holds.
     "row-look-again" row_look_again: duration = secs(15);
+    /// How many panics about one job's row set it aside: the process serves it no more, and the job
+    /// ends at its deadline.
+    "set-aside-after" set_aside_after: count = 5;
     /// How long a worker may hold a row in `assigning`.
     "row-lease" row_lease: duration = secs(60);
     /// How often the worker renews that lease.
@@ -293,7 +296,10 @@ impl Limits {
             ),
             (longer(self.row_look_again, self.sweep), "row-look-again must be longer than sweep"),
             (longer(self.row_lease, self.drain), "row-lease must be longer than drain"),
-            (self.sightings_max > 0 && self.uses_max > 0, "counts must be positive"),
+            (
+                self.sightings_max > 0 && self.uses_max > 0 && self.set_aside_after > 0,
+                "counts must be positive",
+            ),
         ];
         let mut index = 0;
         while index < relations.len() {

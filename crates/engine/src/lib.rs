@@ -10,6 +10,7 @@ pub mod advertise;
 mod batch;
 pub mod branch;
 mod capacity;
+pub mod defects;
 pub mod destroy;
 mod document;
 mod ending;

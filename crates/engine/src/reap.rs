@@ -50,7 +50,8 @@ pub async fn reap<P: Ports>(stack: &Stack<P>) -> Result<Reaped, Fault> {
         for record in records {
             reaped.looked_at += 1;
             let id = record.id.clone();
-            if let Err(fault) = visit(stack, record, &mut reaped).await {
+            let visit = stack.caught("record", &id, visit(stack, record, &mut reaped)).await;
+            if let Err(fault) = visit.unwrap_or_else(|defect| Err(defect.into())) {
                 tracing::info!(instance_id = %id, %fault, "record left for the next pass");
             }
         }

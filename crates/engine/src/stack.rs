@@ -22,6 +22,7 @@ use bullpen_core::tenure;
 use bullpen_core::time::Timestamp;
 
 use crate::batch::Batches;
+use crate::defects::Defects;
 use crate::ending::CondemnedMachines;
 use crate::order_batcher::OrderBatcher;
 use crate::pace::{Allowance, Paced};
@@ -52,6 +53,8 @@ pub struct Stack<P> {
     pub unreadable_reports: UnreadableReports,
     /// The stored items that this process could not read.
     pub unreadable_items: UnreadableItems,
+    /// The panics that this process caught.
+    pub defects: Defects,
     shortages: Mutex<Shortages>,
     silences: Mutex<Silences>,
     condemned: CondemnedMachines,
@@ -83,6 +86,7 @@ impl<P: Ports> Stack<P> {
             removal_token: None,
             unreadable_reports: UnreadableReports::default(),
             unreadable_items: UnreadableItems::default(),
+            defects: Defects::default(),
             shortages: Mutex::default(),
             silences: Mutex::default(),
             condemned: CondemnedMachines::default(),

@@ -15,6 +15,7 @@ use bullpen_core::ports::{Ids, Ports};
 use bullpen_core::rates::Rates;
 use bullpen_engine::Stack;
 use bullpen_engine::branch::branch;
+use bullpen_engine::defects::Defects;
 
 use crate::clock::{SimClock, WORLD_BEGINS};
 use crate::dice::Dice;
@@ -188,6 +189,8 @@ pub struct World {
     counts: Mutex<Counts>,
     wires: Mutex<Vec<Wire>>,
     outages: Outages,
+    /// The panics that any process caught.
+    defects: Defects,
 }
 
 impl World {
@@ -238,6 +241,7 @@ impl World {
             counts: Mutex::default(),
             wires: Mutex::default(),
             outages: Outages::default(),
+            defects: Defects::default(),
         });
         world.start_agents();
         world
@@ -395,7 +399,15 @@ impl World {
             },
         };
         let (limits, ceilings) = (self.limits.clone(), self.ceilings.clone());
-        Stack::new(ports, STACK, limits, ceilings, self.spec_hash())
+        let mut stack = Stack::new(ports, STACK, limits, ceilings, self.spec_hash());
+        stack.defects = self.defects.clone();
+        stack
+    }
+
+    /// The first panic that a process caught although no lever caused it.
+    pub fn defect(&self) -> Option<String> {
+        let is_planned = self.outside.forge.is_breaking() || self.outside.fleet.has_broken();
+        self.defects.first().filter(|_| !is_planned)
     }
 }
 

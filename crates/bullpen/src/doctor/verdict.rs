@@ -5,6 +5,8 @@
 #[cfg(feature = "aws")]
 use std::time::Duration;
 
+use bullpen_core::ids::JobId;
+use bullpen_core::job::aside::SetAside;
 use bullpen_core::ports::{ItemKind, Unreadable};
 use bullpen_github::AppStanding;
 
@@ -110,6 +112,16 @@ pub(super) fn stored(items: &[Unreadable]) -> Vec<Check> {
         )
     });
     named.chain(rest).collect()
+}
+
+/// A job whose row a process has set aside.
+pub(super) fn set_aside(job: &JobId, note: &SetAside) -> Check {
+    let SetAside { what, times, .. } = note;
+    Check::warning(
+        format!("job {job}"),
+        format!("set aside after {times} panics of the service: {what}"),
+        "it ends at its deadline; a restarted process tries it again; please report the message",
+    )
 }
 
 /// Whether each App is installed only on the owner's account. An enterprise's account has no name.

@@ -62,7 +62,7 @@ impl ServiceCaller {
     /// Stores a job's fact; see [`jobs::deliver`].
     pub(super) async fn deliver(&self, fact: JobFact, installation: Option<u64>) -> Delivered {
         let answered = self.call(|answer| Call::Deliver { fact, installation, answer }).await;
-        answered.unwrap_or_else(|| Err(Fault::unavailable("this process ends")))
+        answered.unwrap_or_else(|| Err(Fault::unavailable("this process ends, or failed at it")))
     }
 
     /// Notes where a run's code comes from; see [`jobs::note_run`].
@@ -101,9 +101,10 @@ pub(super) async fn answer_calls<P: Ports, J: Sync>(
     loop {
         tokio::select! {
             biased;
-            Some(()) = begun.next(), if !begun.is_empty() => {}
+            Some(_) = begun.next(), if !begun.is_empty() => {}
             call = calls.incoming.recv(), if begun.len() < calls.calls_max => match call {
-                Some(call) => begun.push(answer_call(asked, call)),
+                // After a panic the caller has no answer, as from a process that ends.
+                Some(call) => begun.push(service.stack.caught("call", "", answer_call(asked, call))),
                 None => break,
             },
         }

@@ -90,6 +90,11 @@ struct OfKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfTask {
+    task: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfQueue {
     queue: String,
 }
@@ -111,6 +116,8 @@ pub(super) struct Metrics {
     actions: Family<ByAction, Counter>,
     unreadable: Counter,
     unreadable_items: Family<OfKind, Counter>,
+    defects: Family<OfTask, Counter>,
+    set_aside: Counter,
     /// When the stack's gauges were read last, by the process's monotonic clock.
     looked: Mutex<Option<Duration>>,
 }
@@ -138,6 +145,8 @@ impl Metrics {
             actions: Family::default(),
             unreadable: Counter::default(),
             unreadable_items: Family::default(),
+            defects: Family::default(),
+            set_aside: Counter::default(),
             looked: Mutex::default(),
         };
         metrics.register();
@@ -174,6 +183,11 @@ impl Metrics {
         let help =
             "Reads of the store that found an item which this version cannot read, by its kind";
         known.register("items_unreadable", help, self.unreadable_items.clone());
+        let help = "Panics that ended one task of the process, by its kind";
+        known.register("defects", help, self.defects.clone());
+        let help =
+            "Rows that this process set aside, because a defect made it panic again and again";
+        known.register("rows_set_aside", help, self.set_aside.clone());
     }
 
     /// Counts an answer to a delivery.
@@ -205,6 +219,9 @@ impl Metrics {
                 self.ended.get_or_create(&ByEnd { end, reason }).inc();
             }
             ServiceEvent::Kept(kept) => self.kept(kept),
+            ServiceEvent::SetAside => {
+                self.set_aside.inc();
+            }
         }
     }
 
@@ -238,6 +255,10 @@ impl Metrics {
             let of = OfKind { kind: kind.name() };
             let counted = self.unreadable_items.get_or_create(&of);
             counted.inc_by(reads.saturating_sub(counted.get()));
+        }
+        for (task, panics) in stack.defects.counts() {
+            let counted = self.defects.get_or_create(&OfTask { task });
+            counted.inc_by(panics.saturating_sub(counted.get()));
         }
         let mut all = String::new();
         // Writing into a text does not fail.

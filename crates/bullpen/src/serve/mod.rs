@@ -396,10 +396,14 @@ async fn watch_configuration<P: Ports, J: JobForge>(
 ) {
     loop {
         service.stack.ports.clock().sleep(service.stack.limits.configuration).await;
-        if configured.learn_installations(github).await {
-            configured.apply(service, &configuration);
-        }
-        configured.look(&mut configuration, service).await;
+        let look = async {
+            if configured.learn_installations(github).await {
+                configured.apply(service, &configuration);
+            }
+            configured.look(&mut configuration, service).await;
+        };
+        // The next look follows a panic.
+        let _ = service.stack.caught("configuration", "", look).await;
     }
 }
 

@@ -98,6 +98,9 @@ async fn merge<P: Ports, J: Sync>(
     let ingested = match changed.await? {
         RowChange::To(seen) => {
             service.note_change(before.as_ref(), &seen.job);
+            if before.is_some_and(|before| before.known.phase() != seen.job.known.phase()) {
+                service.forgive(&seen.job.id);
+            }
             queues::wake(stack, &seen).await;
             Ingested::Stored
         }

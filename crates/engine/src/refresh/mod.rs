@@ -62,30 +62,42 @@ pub async fn refresh<P: Ports>(
     memory: &mut AdvertMemory,
 ) -> Vec<StepReport> {
     let mut reports = Vec::new();
-    let mut report = |step, outcome: Result<Vec<String>, Fault>| {
+    let mut report = |(step, outcome): (&'static str, Result<Vec<String>, Fault>)| {
         let outcome = outcome.map_err(|fault| fault.to_string());
         if let Err(why) = &outcome {
             tracing::warn!(step, why, "a step of refresh failed");
         }
         reports.push(StepReport { step, outcome });
     };
-    report("ground", learn_site(stack).await);
-    report("parameters", parameters(stack, desired).await);
-    report("queues", queues(stack, desired).await);
-    report("templates", stack.ports.site().prepare(&desired.classes, true).await);
+    report(step(stack, "ground", learn_site(stack)).await);
+    report(step(stack, "parameters", parameters(stack, desired)).await);
+    report(step(stack, "queues", queues(stack, desired)).await);
+    let templates = stack.ports.site().prepare(&desired.classes, true);
+    report(step(stack, "templates", templates).await);
     if let Some(every) = desired.tokens_every {
-        report("tokens", tokens(stack, every).await);
+        report(step(stack, "tokens", tokens(stack, every)).await);
     }
     if desired.reads_runs {
-        report("ended runs", runs::release_ended(stack).await);
+        report(step(stack, "ended runs", runs::release_ended(stack)).await);
     }
-    report("reaping", reaping(stack).await);
-    report("reconciling", reconciling(stack).await);
-    report("advertising", advertising(stack, desired, memory).await);
+    report(step(stack, "reaping", reaping(stack)).await);
+    report(step(stack, "reconciling", reconciling(stack)).await);
+    let readvertised = advertising(stack, desired, memory);
+    report(step(stack, "advertising", readvertised).await);
     if desired.manages_runners {
-        report("ghosts", ghosts::remove(stack).await);
+        report(step(stack, "ghosts", ghosts::remove(stack)).await);
     }
     reports
+}
+
+/// Runs one step; a panic is its failure.
+async fn step<P: Ports>(
+    stack: &Stack<P>,
+    name: &'static str,
+    work: impl Future<Output = Result<Vec<String>, Fault>>,
+) -> (&'static str, Result<Vec<String>, Fault>) {
+    let outcome = stack.caught("step", name, work).await;
+    (name, outcome.unwrap_or_else(|defect| Err(defect.into())))
 }
 
 /// Until when a step retries one call.

@@ -18,6 +18,7 @@ pub(super) fn apply(world: &World, change: &Change) {
         Change::Outage { port, of } => world.begin_outage(port, of),
         Change::OutageOver => world.end_outages(),
         Change::GivesNothing(gives_nothing) => forge.set_gives_nothing(*gives_nothing),
+        Change::Breaks(text) => forge.break_at(text),
         Change::Silent => world.jobs.set_outage(true),
         Change::Points(a_minute) => forge.limit_points(*a_minute),
         Change::RunEnds(run) => forge.end_run(run.clone()),

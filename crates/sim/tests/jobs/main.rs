@@ -7,6 +7,7 @@ mod active;
 mod batches;
 mod ceilings;
 mod cost;
+pub(crate) mod defects;
 mod explained;
 mod ghosts;
 mod machine;
