@@ -194,6 +194,9 @@ limits! {
     "age-max" age_max: duration = hours(24);
     /// How far two clocks may differ before more than time is lost.
     "clock-skew" clock_skew: duration = secs(30);
+    /// How far a process's clock may be off, by the dates of GitHub's answers. Beyond that the process
+    /// judges no ages: it reaps, reconciles, keeps pools and ends overdue jobs no more.
+    "clock-off-max" clock_off_max: duration = secs(10);
     /// How long `provision` tries.
     "request-deadline" request_deadline: duration = mins(10);
     /// How long after its boot a machine powers itself off. The boot script arms this before everything

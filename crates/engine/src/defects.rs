@@ -63,22 +63,25 @@ impl From<Defect> for Fault {
 impl<P: Ports> Stack<P> {
     /// Runs one task, and catches its panic. What the task shares with others must be whole at every
     /// await, as for a task that is dropped.
-    pub async fn caught<T>(
+    pub fn caught<T>(
         &self,
         task: &'static str,
         about: impl Display,
         work: impl Future<Output = T>,
-    ) -> Result<T, Defect> {
-        if sabotage!("panics-are-not-caught") {
-            return Ok(work.await);
+    ) -> impl Future<Output = Result<T, Defect>> {
+        // Boxed at once, because tasks are large futures.
+        let work = Box::pin(work);
+        async move {
+            if sabotage!("panics-are-not-caught") {
+                return Ok(work.await);
+            }
+            let ended = AssertUnwindSafe(work).catch_unwind().await;
+            ended.map_err(|panic| {
+                let what = text_of(&*panic);
+                self.defects.note(task, &about, what);
+                Defect(what.to_owned())
+            })
         }
-        // Boxed, because tasks are large futures.
-        let ended = AssertUnwindSafe(Box::pin(work)).catch_unwind().await;
-        ended.map_err(|panic| {
-            let what = text_of(&*panic);
-            self.defects.note(task, &about, what);
-            Defect(what.to_owned())
-        })
     }
 }
 

@@ -194,6 +194,11 @@ impl Command for PortChecks {
     async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
         let archive = self.archive.as_ref().map(|(url, which)| (&**url, *which));
         let mut checks = vec![github(&runtime).await];
+        // The answers of that check are dated.
+        checks.push(verdict::clock_by_github(
+            &runtime.stack.clock,
+            runtime.stack.limits.clock_off_max,
+        ));
         checks.extend(permissions(&runtime).await);
         checks.extend(groups(&runtime, &self.groups).await);
         checks.extend(installed(&runtime).await);

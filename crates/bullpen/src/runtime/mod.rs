@@ -347,10 +347,11 @@ async fn assemble<L: Ledger, Q: Queues, M: Mailbox, F: Fleet + Site>(
         fleet.recall(site).map_err(RuntimeError::Parameters)?;
     }
     let ids = SystemIds::new();
-    let removal_token = forge.removal_token();
+    let (removal_token, clock_witness) = (forge.removal_token(), forge.clock_witness());
     let ports = RuntimePorts { ledger, queues, mailbox, fleet, forge, clock, ids };
     let mut stack = Stack::new(ports, &plan.file.name, limits, ceilings(plan.file), hash);
     stack.removal_token = removal_token;
+    stack.clock = clock_witness;
     stack.images.clone_from(&foundation.images);
     let repository = match &github.scope {
         Some(Scope::Repository(repository)) => Some(repository.clone()),

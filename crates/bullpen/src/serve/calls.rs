@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use bullpen_core::clock_witness::ClockError;
 use bullpen_core::job::{JobFact, RunFact};
 use bullpen_core::ports::{Clock as _, Fault, Ports};
 use bullpen_engine::jobs::{self, Ingested, Service};
@@ -29,17 +30,21 @@ pub(super) enum NotReady {
     LedgerFault(Fault),
     #[error("the ledger does not answer")]
     LedgerSilent,
+    #[error("{0}, more than clocks may differ: synchronise it by NTP")]
+    ClockOff(ClockError),
 }
 
 /// One call, with the sender for its answer.
 enum Call {
     Deliver { fact: JobFact, installation: Option<u64>, answer: oneshot::Sender<Delivered> },
     NoteRun { fact: RunFact, installation: Option<u64>, answer: oneshot::Sender<()> },
-    Ready { answer: oneshot::Sender<Result<(), NotReady>> },
+    Ready { answer: oneshot::Sender<Readied> },
     Metrics { answer: oneshot::Sender<String> },
 }
 
 type Delivered = Result<Ingested, Fault>;
+/// Ready, perhaps with a clock that is off.
+type Readied = Result<Option<ClockError>, NotReady>;
 
 /// Makes the two ends: handlers call, and the service's future answers. At most `calls_max` calls
 /// wait, and at most as many are answered at once.
@@ -72,7 +77,7 @@ impl ServiceCaller {
     }
 
     /// Whether webhooks should be sent here.
-    pub(super) async fn ready(&self) -> Result<(), NotReady> {
+    pub(super) async fn ready(&self) -> Readied {
         let answered = self.call(|answer| Call::Ready { answer }).await;
         answered.unwrap_or(Err(NotReady::Drains))
     }
@@ -154,16 +159,21 @@ async fn send_to_waiting<T>(mut answer: oneshot::Sender<T>, work: impl Future<Ou
 }
 
 impl<P: Ports, J> Asked<'_, '_, P, J> {
-    /// A process that ends, or that could store nothing, is not ready.
-    async fn readiness(self) -> Result<(), NotReady> {
+    /// A process that ends, that could store nothing, or whose times mislead other processes is not
+    /// ready.
+    async fn readiness(self) -> Readied {
         if !self.service.takes() {
             return Err(NotReady::Drains);
         }
         let stack = self.service.stack;
+        if let Some(error) = stack.clock.more_than(stack.limits.clock_skew) {
+            return Err(NotReady::ClockOff(error));
+        }
         tokio::select! {
             biased;
-            stored = self.readiness.check(stack) => stored.map_err(NotReady::LedgerFault),
-            () = stack.ports.clock().sleep(LEDGER_WITHIN) => Err(NotReady::LedgerSilent),
+            stored = self.readiness.check(stack) => stored.map_err(NotReady::LedgerFault)?,
+            () = stack.ports.clock().sleep(LEDGER_WITHIN) => return Err(NotReady::LedgerSilent),
         }
+        Ok(stack.clock_error())
     }
 }

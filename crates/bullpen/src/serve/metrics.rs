@@ -6,6 +6,7 @@
 //! Not here: the events that are counted (`bullpen_engine::jobs::observer`).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -118,6 +119,7 @@ pub(super) struct Metrics {
     unreadable_items: Family<OfKind, Counter>,
     defects: Family<OfTask, Counter>,
     set_aside: Counter,
+    clock_ahead: Gauge<f64, AtomicU64>,
     /// When the stack's gauges were read last, by the process's monotonic clock.
     looked: Mutex<Option<Duration>>,
 }
@@ -147,6 +149,7 @@ impl Metrics {
             unreadable_items: Family::default(),
             defects: Family::default(),
             set_aside: Counter::default(),
+            clock_ahead: Gauge::default(),
             looked: Mutex::default(),
         };
         metrics.register();
@@ -188,6 +191,9 @@ impl Metrics {
         let help =
             "Rows that this process set aside, because a defect made it panic again and again";
         known.register("rows_set_aside", help, self.set_aside.clone());
+        let help =
+            "By how much this machine's clock is ahead of GitHub's, at least; negative: behind";
+        known.register("clock_ahead_seconds", help, self.clock_ahead.clone());
     }
 
     /// Counts an answer to a delivery.
@@ -260,6 +266,7 @@ impl Metrics {
             let counted = self.defects.get_or_create(&OfTask { task });
             counted.inc_by(panics.saturating_sub(counted.get()));
         }
+        self.clock_ahead.set(seconds(stack.clock.ahead_millis()));
         let mut all = String::new();
         // Writing into a text does not fail.
         let _ = text::encode(&mut all, &self.registry);
@@ -295,6 +302,12 @@ impl Metrics {
         *looked = Some(now);
         Ok(())
     }
+}
+
+/// Milliseconds as seconds. A difference of clocks is far below what a float has exactly.
+#[expect(clippy::cast_precision_loss, reason = "a number for people")]
+fn seconds(millis: i64) -> f64 {
+    millis as f64 / 1_000.0
 }
 
 const fn word(how: MachineSource) -> &'static str {

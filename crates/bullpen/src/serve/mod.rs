@@ -21,7 +21,7 @@ use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::isolation::{MissingIsolation, SHARED_NETWORK};
 use bullpen_core::parameters::Parameters;
 use bullpen_core::pool::{Blueprint, Blueprints, StackBase};
-use bullpen_core::ports::{Clock as _, JobForge, Ports};
+use bullpen_core::ports::{Clock as _, Forge as _, JobForge, Ports};
 use bullpen_core::scope::{Installations, OutOfScope, ServedRepositories, ServiceScope};
 use bullpen_embedded::StoreLost;
 use bullpen_embedded::system::SystemClock;
@@ -53,6 +53,7 @@ mod admin;
 mod calls;
 mod configuration;
 mod connections;
+mod descriptors;
 mod http;
 mod metrics;
 mod webhook;
@@ -65,8 +66,8 @@ use connections::ConnectionLimits;
 use metrics::Metrics;
 use webhook::Webhooks;
 
-/// Connections for webhooks at once: with what the service opens itself, fewer than the 1,024 files
-/// that a process may have open by default.
+/// Connections for webhooks at once: with what the service opens itself, about the 1,024 files that a
+/// process may have open by default ([`descriptors`]).
 const WEBHOOK_CONNECTIONS_MAX: usize = 640;
 /// Connections of one address that have carried no signed delivery: more than one of GitHub's
 /// addresses opens within the moment that a delivery takes to arrive.
@@ -123,6 +124,7 @@ async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failur
     let Loaded { common, file } = load(&common, environment)?;
     runtime::require_ceiling(&file, &common.stack)?;
     let place = ListenerSettings::of(args, &file, environment)?;
+    descriptors::prepare(file.process_fleet.capacity);
     let plan = RuntimePlan { common: &common, config: None, file: &file, environment };
     if common.stack.is_on_this_machine() {
         report_isolation(&plan)?;
@@ -401,6 +403,10 @@ async fn watch_configuration<P: Ports, J: JobForge>(
                 configured.apply(service, &configuration);
             }
             configured.look(&mut configuration, service).await;
+            if service.stack.clock_error().is_some() {
+                // A process that does nothing would not learn that its clock is right again.
+                let _ = github.runners().await;
+            }
         };
         // The next look follows a panic.
         let _ = service.stack.caught("configuration", "", look).await;

@@ -1,5 +1,5 @@
 //! A service that can store nothing says so: it is not ready, acknowledges no webhook, and ends if
-//! only a new process can help. Machines without a directory end as well.
+//! only a new process can help. So does a service whose clock is wrong.
 //!
 //! Not here: what the admin listener answers otherwise (`answers`).
 
@@ -102,6 +102,35 @@ async fn on_a_full_disk_a_service_is_not_ready_and_goes_on_when_there_is_room() 
     assert!(!served.process.is_over());
     limit(None);
     until("green light", async || (served.ask("/readyz").await.status == 200).then_some(())).await;
+    let job = world.job("bullpen/runner=small", "true");
+    world.over(job).await;
+    assert_eq!(world.settled(job).await, End::Completed(Concluded::new("success")));
+}
+
+/// GitHub's answers are dated, and tell a service by how much its clock is off.
+#[tokio::test]
+async fn a_service_whose_clock_is_wrong_says_so() {
+    let world = World::with(&[("configuration", "1s")]).await;
+    let served = world.serve().await;
+    let answers = async |dated_earlier_s: i64, status: u16, words: &str| {
+        world.github.pull(|levers| levers.dated_earlier_s = dated_earlier_s);
+        until(words, async || {
+            let answer = served.ask("/readyz").await;
+            (answer.status == status && answer.body.contains(words)).then_some(())
+        })
+        .await;
+    };
+    answers(0, 200, "ready\n").await;
+    answers(20, 200, "ready, and judges no ages: this machine's clock is at least").await;
+    answers(75, 503, "ahead of GitHub's, more than clocks may differ").await;
+    until("word of it", async || served.process.talk().contains("judges no ages").then_some(()))
+        .await;
+    let metrics = served.ask("/metrics").await.body;
+    let ahead = metrics.lines().find_map(|line| line.strip_prefix("bullpen_clock_ahead_seconds "));
+    let ahead: f64 = ahead.and_then(|text| text.parse().ok()).expect("it is counted");
+    assert!((70.0..76.0).contains(&ahead), "{ahead}");
+    answers(-75, 503, "behind GitHub's").await;
+    answers(0, 200, "ready\n").await;
     let job = world.job("bullpen/runner=small", "true");
     world.over(job).await;
     assert_eq!(world.settled(job).await, End::Completed(Concluded::new("success")));

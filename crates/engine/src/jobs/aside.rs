@@ -53,19 +53,22 @@ impl<P: Ports, J> Service<'_, P, J> {
     }
 
     /// Does one thing for a row. A panic is a fault of this row, and counts.
-    pub(super) async fn attempt<T>(
+    pub(super) fn attempt<T>(
         &self,
         job: &JobId,
         work: impl Future<Output = Result<T, Fault>>,
-    ) -> Result<T, Fault> {
-        match self.stack.caught("row", job, work).await {
-            Ok(done) => done,
-            Err(defect) => {
-                let count = self.panics.add(job);
-                if count == self.stack.limits.set_aside_after {
-                    self.note_set_aside(job, &defect, count).await;
+    ) -> impl Future<Output = Result<T, Fault>> {
+        let work = self.stack.caught("row", job, work);
+        async move {
+            match work.await {
+                Ok(done) => done,
+                Err(defect) => {
+                    let count = self.panics.add(job);
+                    if count == self.stack.limits.set_aside_after {
+                        Box::pin(self.note_set_aside(job, &defect, count)).await;
+                    }
+                    Err(defect.into())
                 }
-                Err(defect.into())
             }
         }
     }

@@ -35,6 +35,10 @@ pub async fn deliver<P: Ports, J: Sync>(
     fact: &JobFact,
     installation: Option<u64>,
 ) -> Result<Ingested, Fault> {
+    if let Some(error) = service.stack.misleads() {
+        // Refused, so that GitHub redelivers it to a process that gives the job a right deadline.
+        return Err(Fault::Unavailable(error.to_string()));
+    }
     match service.settings().scope().judge(&fact.about.repository, installation) {
         // Mostly the first report of a job, which has no row yet.
         ScopeVerdict::Inside if matches!(fact.said, ReportedStatus::Queued { .. }) => {

@@ -220,7 +220,9 @@ async fn upkeep_loop<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn(
 /// the leases up, so that the next keeper continues at once instead of waiting for a lease to end.
 async fn keep_pools<P: Ports, J>(service: &Service<'_, P, J>) {
     let leases = pools::Leases::new(service.stack);
-    let configured = || service.settings().blueprints();
+    // A wrong clock would replace every machine for its age: another process keeps the pools.
+    let is_right = || service.stack.clock_error().is_none();
+    let configured = || is_right().then(|| service.settings().blueprints())?;
     let woken = async || service.pools.notified().await;
     let tell = |kept: &pools::CycleReport| (service.watch)(&ServiceEvent::Kept(kept.clone()));
     let keeping = on_and_on(service, "pools", async || {

@@ -43,6 +43,9 @@ pub async fn sweep<P: Ports, J: JobForge>(service: &Service<'_, P, J>) -> Result
     let stack = service.stack;
     let now = stack.now();
     let mut swept = Swept::default();
+    if stack.misleads().is_some() {
+        return Ok(swept);
+    }
     let mut cursor: Option<String> = None;
     loop {
         let page = retry_until(stack, service.patience(), || {
@@ -80,7 +83,7 @@ async fn look<P: Ports, J: JobForge>(
     }
     match &seen.job.state {
         JobState::Waiting { .. } | JobState::Assigning { .. } => {
-            if let Some(reason) = seen.job.overdue(stack.now()) {
+            if let Some(reason) = finish::is_overdue(stack, &seen.job) {
                 let _ = finish::overdue(service, &seen.job, reason).await?;
                 return Ok(());
             }
@@ -145,6 +148,9 @@ pub async fn find<P: Ports, J: JobForge>(
 ) -> Result<FoundJobs, Fault> {
     let now = service.stack.now();
     let mut found = FoundJobs::default();
+    if service.stack.misleads().is_some() {
+        return Ok(found);
+    }
     memory.redelivered.retain(|_, at| now.since(*at) < REDELIVER_EVERY);
     for delivery in service.forge.lost_deliveries(now.before(DELIVERIES_SINCE)).await? {
         if memory.redelivered.contains_key(&delivery.guid) {

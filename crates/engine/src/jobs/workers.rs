@@ -135,6 +135,11 @@ async fn receive_tasks<'t, P: Ports, J: JobForge>(
         Reach::Idle => pool_queue(service.stack),
         Reach::Launch => launch_queue(service.stack),
     };
+    if service.stack.misleads().is_some() {
+        // The messages are for a process whose clock is right, or wait until this one's is.
+        service.stack.ports.clock().sleep(AFTER_FAULT).await;
+        return Ok(Vec::new());
+    }
     let received = tokio::select! {
         biased;
         // A message that arrives too late becomes visible again, for another process.

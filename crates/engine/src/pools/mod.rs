@@ -79,8 +79,8 @@ pub async fn converge<P: Ports>(
     Ok(join_all(kept).await)
 }
 
-/// Runs cycles for as long as it is polled. `configured` returns `None` until the process has read
-/// a configuration; `requested` completes when the process requests a cycle at once.
+/// Runs cycles for as long as it is polled. `configured` returns `None` while the process may keep no
+/// pool; `requested` completes when the process requests a cycle at once.
 pub async fn keep<P: Ports>(
     stack: &Stack<P>,
     leases: &Leases,
@@ -202,7 +202,10 @@ async fn survey_held<P: Ports>(
     configured: Option<Blueprints>,
     busy: &BTreeSet<PoolName>,
 ) -> Vec<SurveyedPool> {
-    let Some(configured) = configured else { return Vec::new() };
+    let Some(configured) = configured else {
+        leases.give_up(stack).await;
+        return Vec::new();
+    };
     let surveying = async {
         let mut held = hold(stack, &configured, leases).await?;
         held.retain(|pool| !busy.contains(pool));

@@ -80,24 +80,32 @@ pub async fn refresh<P: Ports>(
     if desired.reads_runs {
         report(step(stack, "ended runs", runs::release_ended(stack)).await);
     }
-    report(step(stack, "reaping", reaping(stack)).await);
-    report(step(stack, "reconciling", reconciling(stack)).await);
+    let clock_error = stack.clock_error();
+    if clock_error.is_none() {
+        report(step(stack, "reaping", reaping(stack)).await);
+        report(step(stack, "reconciling", reconciling(stack)).await);
+    }
     let readvertised = advertising(stack, desired, memory);
     report(step(stack, "advertising", readvertised).await);
-    if desired.manages_runners {
+    if desired.manages_runners && clock_error.is_none() {
         report(step(stack, "ghosts", ghosts::remove(stack)).await);
     }
+    // Logged already, and not at each call.
+    reports.extend(clock_error.map(|error| StepReport {
+        step: "clock",
+        outcome: Err(format!("{error}: nothing was reaped or reconciled")),
+    }));
     reports
 }
 
 /// Runs one step; a panic is its failure.
-async fn step<P: Ports>(
+fn step<P: Ports>(
     stack: &Stack<P>,
     name: &'static str,
     work: impl Future<Output = Result<Vec<String>, Fault>>,
-) -> (&'static str, Result<Vec<String>, Fault>) {
-    let outcome = stack.caught("step", name, work).await;
-    (name, outcome.unwrap_or_else(|defect| Err(defect.into())))
+) -> impl Future<Output = (&'static str, Result<Vec<String>, Fault>)> {
+    let work = stack.caught("step", name, work);
+    async move { (name, work.await.unwrap_or_else(|defect| Err(defect.into()))) }
 }
 
 /// Until when a step retries one call.

@@ -6,6 +6,7 @@
 mod active;
 mod batches;
 mod ceilings;
+pub(crate) mod clocks;
 mod cost;
 pub(crate) mod defects;
 mod explained;

@@ -1,10 +1,10 @@
-//! The planted bugs about jobs of other runs, and about defects: each must make a test in
+//! The planted bugs about jobs of other runs, defects and clocks: each must make a test in
 //! `tests/strangers.rs` or `tests/jobs` fail.
 //!
 //! Not here: the mistakes themselves (`sabotage!` in the code).
 
 use super::pools::TestBug;
-use crate::jobs::{defects, reruns, strangers};
+use crate::jobs::{clocks, defects, reruns, strangers};
 use crate::strangers::{
     a_guessed_label_gets_no_runner, a_machine_that_a_stranger_was_started_on_is_not_used_again,
     machines_of_a_run_of_unknown_origin_end,
@@ -41,6 +41,11 @@ pub(crate) const BUGS: &[TestBug] = &[
         name: "poison-is-never-set-aside",
         mistake: "a process serves a row again and again that makes it panic each time",
         test: defects::a_row_that_panics_is_set_aside,
+    },
+    TestBug {
+        name: "clocks-are-believed",
+        mistake: "a process with a clock that is hours off judges ages and gives jobs their deadlines",
+        test: clocks::a_wrong_clock_ends_no_machine_and_no_job,
     },
     TestBug {
         name: "panics-are-not-caught",
