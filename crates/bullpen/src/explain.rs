@@ -7,6 +7,7 @@ use bullpen_core::ids::JobId;
 use bullpen_core::job::Job;
 use bullpen_core::mailbox::ReportRead;
 use bullpen_core::ports::{Fault, JobRow, Ledger as _, Ports};
+use bullpen_engine::jobs::aside;
 use bullpen_engine::{Stack, reports};
 
 use crate::exit::Exit;
@@ -129,6 +130,7 @@ pub(crate) async fn explain_job<P: Ports>(
         ReportRead::Unreadable(why) => (None, Some(why)),
         ReportRead::Read(report) => (Some(report), None),
     };
+    let set_aside = aside::note_of(stack, id).await?;
     let explanation = explained(&ExplainInput {
         job: &job,
         next_look: row.next_look,
@@ -136,6 +138,7 @@ pub(crate) async fn explain_job<P: Ports>(
         record: record.as_ref(),
         report,
         unreadable,
+        set_aside: set_aside.as_ref(),
         now: stack.now(),
         limits: &stack.limits,
     });

@@ -26,6 +26,8 @@ pub(crate) fn begin(environment: &Environment, default: LevelFilter) {
     }
     let lines = tracing_subscriber::fmt().with_max_level(level);
     let lines = lines.with_ansi(false).with_target(false);
+    // The subscriber would print that it cannot print, which panics where the disk is full.
+    let lines = lines.log_internal_errors(false);
     let started = if environment.get(FORMAT).is_some_and(|format| format == "json") {
         lines.json().flatten_event(true).with_writer(|| JsonLine(std::io::stderr())).try_init()
     } else {

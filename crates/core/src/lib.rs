@@ -9,6 +9,7 @@
 
 pub mod claim;
 pub mod class;
+pub mod clock_witness;
 pub mod config;
 pub mod creation;
 pub mod download;

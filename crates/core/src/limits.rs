@@ -183,6 +183,9 @@ limits! {
     "launch-backoff" launch_backoff: duration = secs(5);
     /// When the sweep looks again at a job row that no worker holds.
     "row-look-again" row_look_again: duration = secs(15);
+    /// How many panics about one job's row set it aside: the process serves it no more, and the job
+    /// ends at its deadline.
+    "set-aside-after" set_aside_after: count = 5;
     /// How long a worker may hold a row in `assigning`.
     "row-lease" row_lease: duration = secs(60);
     /// How often the worker renews that lease.
@@ -193,6 +196,9 @@ limits! {
     "age-max" age_max: duration = hours(24);
     /// How far two clocks may differ before more than time is lost.
     "clock-skew" clock_skew: duration = secs(30);
+    /// How far a process's clock may be off, by the dates of GitHub's answers. Beyond that the process
+    /// judges no ages: it reaps, reconciles, keeps pools and ends overdue jobs no more.
+    "clock-off-max" clock_off_max: duration = secs(10);
     /// How long `provision` tries.
     "request-deadline" request_deadline: duration = mins(10);
     /// How long after its boot a machine powers itself off. The boot script arms this before everything
@@ -299,7 +305,10 @@ impl Limits {
                 "shared-silence must be longer than release-acknowledgement",
             ),
             (longer(self.row_lease, self.drain), "row-lease must be longer than drain"),
-            (self.sightings_max > 0 && self.uses_max > 0, "counts must be positive"),
+            (
+                self.sightings_max > 0 && self.uses_max > 0 && self.set_aside_after > 0,
+                "counts must be positive",
+            ),
         ];
         let mut index = 0;
         while index < relations.len() {

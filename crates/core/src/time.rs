@@ -65,6 +65,19 @@ impl Timestamp {
     }
 }
 
+/// The time in a `Date` header of HTTP.
+pub fn http_date(text: &str) -> Option<Timestamp> {
+    let parsed = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Timestamp::from_millis(parsed.as_millisecond()))
+}
+
+/// A time as a `Date` header has it, in whole seconds.
+pub fn to_http_date(time: Timestamp) -> String {
+    let time = jiff::Timestamp::from_millisecond(time.as_millis()).unwrap_or_default();
+    let zoned = time.to_zoned(jiff::tz::TimeZone::UTC);
+    jiff::fmt::strtime::format("%a, %d %b %Y %H:%M:%S GMT", &zoned).unwrap_or_default()
+}
+
 /// A text that is not an RFC 3339 instant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an RFC 3339 instant such as 2026-05-31T12:20:00Z")]
@@ -131,6 +144,15 @@ mod tests {
             assert_eq!(at.to_string().parse::<Timestamp>().unwrap(), at);
             assert_eq!(at.after(Duration::MAX).since(at), at.after(Duration::MAX).distance(at));
         }
+    }
+
+    #[test]
+    fn dates_of_http_are_read_and_written() {
+        let at: Timestamp = "1994-11-06T08:49:37Z".parse().unwrap();
+        let text = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(http_date(text), Some(at));
+        assert_eq!(to_http_date(at), text);
+        assert_eq!(http_date("yesterday"), None);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod store;
 pub mod system;
 mod wait;
 mod wake;
+mod watch;
 mod write_gate;
 
 #[cfg(test)]
@@ -28,3 +29,4 @@ pub use ledger::SqliteLedger;
 pub use mailbox::SqliteMailbox;
 pub use open::{OpenError, check_private};
 pub use queues::SqliteQueues;
+pub use watch::{StoreLost, StoreWatch};

@@ -32,4 +32,9 @@ impl<C: Clock + Clone> MailboxConnector<C> for InFile {
             clock.sleep(RETRY).await;
         }
     }
+
+    fn lost(&self, mailbox: &Self::Mailbox) -> impl Future<Output = LiveError> + Send + 'static {
+        let watch = mailbox.watch();
+        async move { LiveError::Unusable(Box::new(watch.lost().await)) }
+    }
 }

@@ -27,6 +27,7 @@ use crate::statement_fault::StatementFault;
 use crate::store::{Store, Writing};
 use crate::wait::{First, first};
 use crate::wake::{Topic, WakeListener};
+use crate::watch::StoreWatch;
 use crate::write_gate::PATIENCE_MAX;
 
 /// The most mailboxes whose last reading a handle remembers. Forgetting one only costs a read.
@@ -56,6 +57,11 @@ impl<C: Clock> SqliteMailbox<C> {
     pub fn open(path: &Path, clock: Arc<C>) -> Result<Self, OpenError> {
         let store = Store::open(path, &MAILBOX, PATIENCE_MAX)?;
         Ok(Self { store, listener: WakeListener::new(path)?, clock, seen: Mutex::default() })
+    }
+
+    /// Tells when this process can no longer use the file.
+    pub fn watch(&self) -> StoreWatch {
+        self.store.watch()
     }
 
     fn remember(&self, key: &MailboxKey, read: Changes) {

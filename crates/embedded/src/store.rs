@@ -3,10 +3,11 @@
 //! One writer does all writes of a process: it puts the queued ones into one transaction with one
 //! disk flush; each has its own savepoint, condition and answer. A queued write happens completely
 //! or not at all, also if the caller drops its future. The writer answers after the commit; a
-//! failed commit leaves open whether the write landed.
+//! failed commit leaves open whether the write landed. A panic costs its own caller alone.
 //!
 //! Not here: statements (`ledger`, `queues`, `mailbox`), or taking turns ([`crate::write_gate`]).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError, TrySendError};
 use std::thread::{self, JoinHandle};
@@ -19,6 +20,7 @@ use tokio::sync::oneshot;
 use crate::open::{OpenError, Schema, version_of};
 use crate::statement_fault::{StatementFault, WriteOutcome, classify};
 use crate::wake::{Topic, WakeSender};
+use crate::watch::{LossNote, OpenFile, StoreLost, StoreWatch};
 use crate::write_gate::{GateClosed, WriteGate};
 
 /// The most waiting writes, or reads, of one process; further callers get [`Fault::Throttled`].
@@ -37,6 +39,7 @@ pub(crate) struct Store {
     writes: Option<SyncSender<Box<dyn Job>>>,
     reads: Option<SyncSender<ReadJob>>,
     threads: Vec<JoinHandle<()>>,
+    loss: LossNote,
 }
 
 type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
@@ -71,30 +74,47 @@ impl Store {
         let io = |source| OpenError::Io { path: path.into(), source };
         let waker = WakeSender::new(path)?;
         schema.prepare(path)?;
+        let loss = LossNote::new();
+        // Noted before the connection opens it: a file that is replaced in between is found out at
+        // the first write.
+        let file = OpenFile::at(path).map_err(io)?;
         let mut writer = Writer {
             schema,
             db: schema.connect(path, patience)?,
             gate: WriteGate::open(path, patience).map_err(io)?,
             waker,
+            file,
+            loss: loss.clone(),
         };
         let reader = schema.connect(path, patience)?;
         let (write_sender, write_jobs) = mpsc::sync_channel::<Box<dyn Job>>(QUEUED_MAX);
         let (read_sender, read_jobs) = mpsc::sync_channel::<ReadJob>(QUEUED_MAX);
+        let spawn = |role, body: Box<dyn FnOnce() + Send>| {
+            spawn((schema.name, role), (path, &loss), body).map_err(io)
+        };
         let threads = vec![
-            spawn(schema.name, "writer", move || writer.serve(&write_jobs)).map_err(io)?,
-            spawn(schema.name, "reader", move || {
-                while let Ok(job) = read_jobs.recv() {
-                    job(&reader);
-                }
-            })
-            .map_err(io)?,
+            spawn("writer", Box::new(move || writer.serve(&write_jobs)))?,
+            spawn(
+                "reader",
+                Box::new(move || {
+                    while let Ok(job) = read_jobs.recv() {
+                        job(&reader);
+                    }
+                }),
+            )?,
         ];
         Ok(Self {
             path: path.into(),
             writes: Some(write_sender),
             reads: Some(read_sender),
             threads,
+            loss,
         })
+    }
+
+    /// Tells when this process can no longer use the database.
+    pub(crate) fn watch(&self) -> StoreWatch {
+        self.loss.watch()
     }
 
     /// The database's path.
@@ -125,7 +145,7 @@ impl Store {
         let (reply, answer) = oneshot::channel();
         let job: ReadJob = Box::new(move |db| {
             // The caller may have dropped its future.
-            let _ = reply.send(work(db).map_err(|StatementFault(fault)| fault));
+            let _ = reply.send(caught(|| work(db)));
         });
         let reads = self.reads.as_ref().expect("only `drop` takes it");
         match reads.try_send(job) {
@@ -148,12 +168,25 @@ impl Drop for Store {
     }
 }
 
+/// Runs a caller's work. A panic is its fault alone, and the thread goes on.
+fn caught<T>(work: impl FnOnce() -> Result<T, StatementFault>) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(Fault::Unclassified("a defect in a statement".to_owned()).into()))
+        .map_err(|StatementFault(fault)| fault)
+}
+
+/// Starts a thread of a database, and notes the database as lost if the thread panics.
 fn spawn(
-    database: &str,
-    role: &str,
-    body: impl FnOnce() + Send + 'static,
+    (database, role): (&str, &'static str),
+    (path, note): (&Path, &LossNote),
+    body: Box<dyn FnOnce() + Send>,
 ) -> std::io::Result<JoinHandle<()>> {
-    thread::Builder::new().name(format!("{database}-{role}")).spawn(body)
+    let (note, lost) = (note.clone(), StoreLost::ThreadEnded { path: path.to_owned(), role });
+    thread::Builder::new().name(format!("{database}-{role}")).spawn(move || {
+        if catch_unwind(AssertUnwindSafe(body)).is_err() {
+            note.note(lost);
+        }
+    })
 }
 
 /// One caller's write, without its type.
@@ -184,7 +217,7 @@ where
 {
     fn run(&mut self, writing: &mut Writing<'_>) -> bool {
         let work = self.work.take().expect("a job is run once");
-        let result = work(writing).map_err(|StatementFault(fault)| fault);
+        let result = caught(|| work(writing));
         let keep = result.is_ok();
         self.result = Some(result);
         keep
@@ -209,6 +242,8 @@ struct Writer {
     db: Connection,
     gate: WriteGate,
     waker: WakeSender,
+    file: OpenFile,
+    loss: LossNote,
 }
 
 impl Writer {
@@ -240,22 +275,32 @@ impl Writer {
             Err(GateClosed::Busy) => return Err(Fault::Throttled),
             Err(GateClosed::Io(error)) => return Err(Fault::Denied(error.to_string())),
         }
-        // A newer program may have migrated the file since this program opened it. This program
-        // does not know what it may still write.
-        match version_of(db) {
-            Ok(version) if version == self.schema.version() => Ok(()),
-            Ok(version) => {
+        match self.still_ours() {
+            Ok(None) => Ok(()),
+            Ok(Some(lost)) => {
                 self.leave();
-                Err(Fault::Denied(format!(
-                    "the {} was brought to version {version} by a newer program; start this one anew",
-                    self.schema.name
-                )))
+                let fault = Fault::Denied(lost.to_string());
+                self.loss.note(lost);
+                Err(fault)
             }
-            Err(error) => {
+            Err(fault) => {
                 self.leave();
-                Err(classify(&error))
+                Err(fault)
             }
         }
+    }
+
+    /// Why this program must not write, inside a transaction: what it wrote would be read by no
+    /// process, or a newer program has migrated the file, and it does not know what it may write.
+    fn still_ours(&mut self) -> Result<Option<StoreLost>, Fault> {
+        let io = |error: std::io::Error| Fault::Unavailable(error.to_string());
+        if let Err(lost) = self.file.check().map_err(io)? {
+            return Ok(Some(lost));
+        }
+        let version = version_of(&self.db).map_err(|error| classify(&error))?;
+        let path = || self.file.path().to_owned();
+        let is_migrated = version != self.schema.version();
+        Ok(is_migrated.then(|| StoreLost::Migrated { path: path(), version }))
     }
 
     fn run(&self, batch: &mut [Box<dyn Job>], wakes: &mut Vec<Topic>) -> Fate {

@@ -161,7 +161,8 @@ async fn bury<P: Ports>(stack: &Stack<P>, batch: &[&Record]) -> Result<Vec<Strin
             return false;
         }
         let seen = machines.iter().find(|machine| machine.id == record.id);
-        let young = stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;
+        let young = stack.clock_error().is_some()
+            || stack.now().since(record.facts.launched_at) < stack.limits.reconcile_grace;
         match seen {
             Some(_) if sabotage!("terminate-is-not-confirmed") => true,
             Some(machine) => machine.state == MachineState::Gone,

@@ -83,7 +83,8 @@ pub async fn take_back_due<P: Ports>(stack: &Stack<P>) -> Result<usize, Fault> {
         DueAction::Leave | DueAction::Condemn(_) | DueAction::Terminate => false,
     });
     let visited = at_once(visits, async |(record, action): (Record, DueAction)| {
-        visit(stack, &record, action).await.unwrap_or_else(|fault| {
+        let visit = stack.caught("record", &record.id, visit(stack, &record, action)).await;
+        visit.unwrap_or_else(|defect| Err(defect.into())).unwrap_or_else(|fault| {
             tracing::info!(instance_id = %record.id, %fault, "record left for the next pass");
             false
         })

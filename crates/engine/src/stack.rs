@@ -3,10 +3,12 @@
 //! Not here: building one (the `bullpen` command does).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::class::RunnerClass;
+use bullpen_core::clock_witness::{ClockError, ClockWitness};
 use bullpen_core::creation::{Ceiling, Shortages};
 use bullpen_core::ids::{
     ClassName, Generation, ImageName, InstanceId, PoolName, QueueName, RunnerName, SpecHash,
@@ -21,6 +23,7 @@ use bullpen_core::tenure;
 use bullpen_core::time::Timestamp;
 
 use crate::batch::Batches;
+use crate::defects::Defects;
 use crate::ending::CondemnedMachines;
 use crate::jobs::KeptWakes;
 use crate::order_batcher::OrderBatcher;
@@ -53,6 +56,11 @@ pub struct Stack<P> {
     pub unreadable_reports: UnreadableReports,
     /// The stored items that this process could not read.
     pub unreadable_items: UnreadableItems,
+    /// The panics that this process caught.
+    pub defects: Defects,
+    /// How far this process's clock is off.
+    pub clock: ClockWitness,
+    has_told_clock: AtomicBool,
     shortages: Mutex<Shortages>,
     witnesses: Witnesses,
     condemned: CondemnedMachines,
@@ -85,6 +93,9 @@ impl<P: Ports> Stack<P> {
             removal_token: None,
             unreadable_reports: UnreadableReports::default(),
             unreadable_items: UnreadableItems::default(),
+            defects: Defects::default(),
+            clock: ClockWitness::default(),
+            has_told_clock: AtomicBool::new(false),
             shortages: Mutex::default(),
             witnesses: Witnesses::default(),
             condemned: CondemnedMachines::default(),
@@ -100,6 +111,24 @@ impl<P: Ports> Stack<P> {
     /// The time of day.
     pub fn now(&self) -> Timestamp {
         self.ports.clock().now()
+    }
+
+    /// Why this process may judge no ages, if so: its clock is off.
+    pub fn clock_error(&self) -> Option<ClockError> {
+        let error = self.clock.more_than(self.limits.clock_off_max);
+        let has_told = self.has_told_clock.swap(error.is_some(), Ordering::Relaxed);
+        match error {
+            Some(error) if !has_told => tracing::error!(%error, "judges no ages"),
+            None if has_told => tracing::info!("clock is right again"),
+            Some(_) | None => {}
+        }
+        error
+    }
+
+    /// Why the times that this process writes would mislead other processes, if so: its clock is off by
+    /// more than clocks may differ. It takes on no job then.
+    pub fn misleads(&self) -> Option<ClockError> {
+        self.clock_error().and_then(|_| self.clock.more_than(self.limits.clock_skew))
     }
 
     /// The hash of what a machine of this class is built from, if it is launched now and for no

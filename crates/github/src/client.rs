@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use bullpen_core::clock_witness::ClockWitness;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Fault};
 use hyper::header::HeaderValue;
@@ -75,6 +76,11 @@ impl<C: Clock> GitHub<C> {
             registration: tokio::sync::Mutex::new(None),
             accounts: accounts(settings),
         })
+    }
+
+    /// How far the process's clock is off, by the dates of GitHub's answers.
+    pub fn clock_witness(&self) -> ClockWitness {
+        self.wire.witness().clone()
     }
 
     /// Makes a call with the account that can make it soonest.

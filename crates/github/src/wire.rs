@@ -12,13 +12,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bullpen_core::clock_witness::ClockWitness;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Fault};
+use bullpen_core::time::{Timestamp, http_date};
 use futures_util::future::{Either, select};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, LINK,
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, DATE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, LINK,
     USER_AGENT,
 };
 use hyper::{Method, Request};
@@ -49,6 +51,7 @@ pub(crate) struct Wire<C> {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base: Base,
     clock: Arc<C>,
+    witness: ClockWitness,
 }
 
 /// One HTTP request to GitHub.
@@ -103,6 +106,8 @@ pub(crate) struct Answer {
     pub(crate) limit: Option<u64>,
     pub(crate) remaining: Option<u64>,
     pub(crate) reset: Option<i64>,
+    /// When GitHub made the answer, by its clock.
+    pub(crate) dated: Option<Timestamp>,
     /// The version's tag, for [`Call::seen`].
     pub(crate) tag: Option<String>,
     /// The path of the next page.
@@ -127,7 +132,7 @@ impl Answer {
 /// Omits the body: it may contain a token.
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { status, retry_after, limit, remaining, reset, tag, next, body } = self;
+        let Self { status, retry_after, limit, remaining, reset, dated, tag, next, body } = self;
         f.debug_struct("Answer")
             .field("status", status)
             .field("bytes", &body.len())
@@ -135,6 +140,7 @@ impl fmt::Debug for Answer {
             .field("limit", limit)
             .field("remaining", remaining)
             .field("reset", reset)
+            .field("dated", dated)
             .field("tag", tag)
             .field("next", next)
             .finish()
@@ -151,7 +157,11 @@ impl<C: Clock> Wire<C> {
         let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         let connector = https.enable_http1().wrap_connector(http);
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { client, base, clock })
+        Ok(Self { client, base, clock, witness: ClockWitness::default() })
+    }
+
+    pub(crate) fn witness(&self) -> &ClockWitness {
+        &self.witness
     }
 
     pub(crate) fn clock(&self) -> &C {
@@ -182,6 +192,7 @@ impl<C: Clock> Wire<C> {
         let request = self.request(call, bearer)?;
         let under_way = meter.wait_for_turn(&*self.clock, call).await?;
         tracing::debug!(method = %call.method, path = %call.path, "calls GitHub");
+        let sent = self.clock.now();
         let answer = within(&*self.clock, CALL_TIMEOUT, self.exchange(request)).await;
         let answer = match answer {
             Some(Ok(answer)) => answer,
@@ -199,6 +210,9 @@ impl<C: Clock> Wire<C> {
                 return Err(Fault::Unavailable(text));
             }
         };
+        if let Some(dated) = answer.dated {
+            self.witness.note(sent, self.clock.now(), dated);
+        }
         meter.record(&*self.clock, call, &under_way, &answer);
         Ok(answer)
     }
@@ -247,6 +261,7 @@ impl<C: Clock> Wire<C> {
             retry_after: header(headers, "retry-after")
                 .map(|text| text.parse().unwrap_or(crate::limits::PAUSE_DEFAULT.as_secs())),
             limit: header(headers, "x-ratelimit-limit").and_then(|text| text.parse().ok()),
+            dated: header(headers, DATE.as_str()).and_then(http_date),
             tag: header(headers, ETAG.as_str()).map(str::to_owned),
             remaining: header(headers, "x-ratelimit-remaining").and_then(|text| text.parse().ok()),
             reset: header(headers, "x-ratelimit-reset").and_then(|text| text.parse().ok()),

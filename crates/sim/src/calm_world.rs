@@ -216,6 +216,9 @@ pub async fn end(world: &Arc<World>, checker: &Checker) -> Result<(), String> {
         never = keep_up(world) => match never {},
     }
     checker.look(world);
+    if let Some(defect) = world.defect() {
+        return Err(format!("a process caught a panic: {defect}"));
+    }
     match checker.verdict() {
         None => Ok(()),
         Some((violation, history)) => Err(format!("{violation}\n  {}", history.join("\n  "))),

@@ -162,6 +162,9 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
         stats = branch(live(&world, &checker, (workflows, calamities, &storms), service.as_ref())) => Some(stats),
     };
     checker.look(&world);
+    if let Some(defect) = world.defect() {
+        panic!("seed {seed}: a process caught a panic: {defect}");
+    }
     if let Some((violation, history)) = checker.verdict() {
         let trace = checker.take_trace();
         return Err(Box::new(Failure { seed, violation, history, trace }));

@@ -4,11 +4,13 @@
 //!
 //! Not here: constructing the clock (the binary).
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::time::Duration;
 
 use bullpen_core::ports::{Clock, Mailbox};
 use futures_util::{Stream, StreamExt as _, stream};
@@ -22,10 +24,16 @@ use crate::host::Watchdog;
 use crate::notes::FileNotebook;
 use crate::runner::confine::{Confinement, own_groups};
 use crate::runner::process::{EndGrace, ProcessRunner, RunnerPaths};
+use crate::runner::tree;
 use crate::runner::user::User;
 use crate::scripts::ProcessScripts;
 use crate::warm_up::{Frequency, Step};
 use crate::{Agent, AgentTask, SelfEndReason};
+
+/// How often an agent on a host that it shares looks for its machine's directory.
+const LOOK_FOR_DIRECTORY: Duration = Duration::from_secs(2);
+/// Rounds of searching and killing: a process may fork while it is killed.
+const KILL_ROUNDS_MAX: u32 = 100;
 
 /// Why an agent could not run. Starting it again may help.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +85,9 @@ pub trait MailboxConnector<C>: Send + Sync {
         place: &MailboxPlace,
         clock: &C,
     ) -> impl Future<Output = Result<Self::Mailbox, LiveError>> + Send;
+
+    /// Waits until only another process can use the mailboxes.
+    fn lost(&self, mailbox: &Self::Mailbox) -> impl Future<Output = LiveError> + Send + 'static;
 }
 
 /// The place of the mailboxes of the machine in `dir`, by which a binary chooses its
@@ -134,6 +145,7 @@ pub async fn live<C: Clock + Clone>(
         limits: data.limits(),
     };
     let mailbox = connector.open(&data.mailbox, clock).await?;
+    let mut lost = pin!(connector.lost(&mailbox));
     let host = host((data, user, confinement), layout, mark, boot, (clock, watchdog));
     let (agent, interrupter) = Agent::new(mailbox, clock.clone(), host, task);
     let (mut living, mut interruptions) = (pin!(agent.live()), pin!(interruptions));
@@ -141,6 +153,7 @@ pub async fn live<C: Clock + Clone>(
         tokio::select! {
             biased;
             Some(reason) = interruptions.next() => interrupter.interrupted(&reason),
+            error = &mut lost => return Err(error),
             ending = &mut living => return Ok(ending),
         }
     }
@@ -156,7 +169,43 @@ pub fn run<C: Clock + Clone>(
 ) -> Result<SelfEndReason, LiveError> {
     let bearings = MachineBearings { dir, boot, instance: None };
     let watchdog = FileWatchdog::new(Layout::of(dir).ends_by());
-    on_a_runtime(dir, async || live(bearings, clock, connector, watchdog, terminations(dir)?).await)
+    on_a_runtime(dir, async || {
+        let mark = mark(dir).map_err(LiveError::io(dir))?;
+        let life = live(bearings, clock, connector, watchdog, terminations(dir)?);
+        tokio::select! {
+            biased;
+            ended = life => ended,
+            () = deleted(Path::new(&mark), clock) => {
+                tracing::error!(dir = mark, "the machine ends without its directory");
+                end_processes(&mark);
+                Err(LiveError::Io { path: mark.into(), source: io::ErrorKind::NotFound.into() })
+            }
+        }
+    })
+}
+
+/// Waits until the machine's directory is deleted. Its supervisor looks as well, but may be dead.
+async fn deleted(dir: &Path, clock: &impl Clock) {
+    let is_gone = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+    while !fs::symlink_metadata(dir).is_err_and(is_gone) {
+        clock.sleep(LOOK_FOR_DIRECTORY).await;
+    }
+}
+
+/// Kills all processes of the machine but this one.
+fn end_processes(mark: &str) {
+    for _ in 0..KILL_ROUNDS_MAX {
+        match tree::under(&BTreeSet::from([mark.to_owned()])) {
+            Ok(found) if found.is_empty() => return,
+            Ok(found) => {
+                for process in found {
+                    // A process that has ended meanwhile needs no end.
+                    let _ = process.kill();
+                }
+            }
+            Err(error) => tracing::warn!(%error, "could not list processes"),
+        }
+    }
 }
 
 /// Runs `life` as the whole work of the agent's process on the machine in `dir`.

@@ -33,6 +33,8 @@ fn main() -> ExitCode {
     };
     // The log goes to the journal, where an operator looks for causes later.
     let log = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO);
+    // The subscriber would print that it cannot print, which panics where the disk is full.
+    let log = log.log_internal_errors(false);
     log.with_writer(|| OneLine(std::io::stderr())).with_ansi(false).with_target(false).init();
     match live(Path::new(dir), boot) {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,6 +2,7 @@
 //!
 //! Not here: the mailbox itself (`mailbox`), or its key (`MailboxPlace::key`).
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,5 +39,10 @@ impl<C: Clock + Clone> MailboxConnector<C> for InDynamoDb {
             }
             clock.sleep(RETRY).await;
         }
+    }
+
+    /// A table that is deleted may be made again under the same name.
+    fn lost(&self, _mailbox: &Self::Mailbox) -> impl Future<Output = LiveError> + Send + 'static {
+        pending()
     }
 }

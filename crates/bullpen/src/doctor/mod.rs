@@ -14,11 +14,13 @@ use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::RunnerGroup;
 use bullpen_core::isolation::SHARED_NETWORK;
 use bullpen_core::ports::{Fault, Forge as _, Ports};
+use bullpen_engine::jobs::aside;
 use bullpen_engine::unreadable;
 use bullpen_github::version_of;
 use serde_json::json;
 
 use crate::exit::Exit;
+use crate::explain;
 use crate::inputs::{CommonArgs, CommonInputs, Engine, Environment, files};
 use crate::render;
 use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan, runner_program};
@@ -192,12 +194,18 @@ impl Command for PortChecks {
     async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
         let archive = self.archive.as_ref().map(|(url, which)| (&**url, *which));
         let mut checks = vec![github(&runtime).await];
+        // The answers of that check are dated.
+        checks.push(verdict::clock_by_github(
+            &runtime.stack.clock,
+            runtime.stack.limits.clock_off_max,
+        ));
         checks.extend(permissions(&runtime).await);
         checks.extend(groups(&runtime, &self.groups).await);
         checks.extend(installed(&runtime).await);
         checks.extend(hooks(&runtime).await);
         checks.push(version(&runtime, archive).await);
         checks.extend(stored(&runtime).await);
+        checks.extend(set_aside(&runtime).await);
         checks
     }
 }
@@ -210,6 +218,28 @@ async fn stored<P: Ports<Forge = GithubAccess>>(runtime: &Runtime<P>) -> Vec<Che
             name: verdict::STORED.to_owned(),
             verdict: verdict::Verdict::Unknown(fault.to_string()),
         }],
+    }
+}
+
+/// The jobs that a process has set aside, one check for each that is not over.
+async fn set_aside<P: Ports<Forge = GithubAccess>>(runtime: &Runtime<P>) -> Vec<Check> {
+    let name = "rows set aside";
+    let found = async {
+        let mut waiting = Vec::new();
+        for (job, note) in aside::all(&runtime.stack).await? {
+            let row = explain::row(&runtime.stack, &job).await?;
+            if row.is_some_and(|(_, row)| !row.is_over()) {
+                waiting.push((job, note));
+            }
+        }
+        Ok::<_, Fault>(waiting)
+    };
+    match found.await {
+        Ok(found) => found.iter().map(|(job, note)| verdict::set_aside(job, note)).collect(),
+        Err(fault) => {
+            let verdict = verdict::Verdict::Unknown(fault.to_string());
+            vec![Check { name: name.to_owned(), verdict }]
+        }
     }
 }
 

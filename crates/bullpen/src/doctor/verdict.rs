@@ -2,9 +2,11 @@
 //!
 //! Not here: finding it.
 
-#[cfg(feature = "aws")]
 use std::time::Duration;
 
+use bullpen_core::clock_witness::ClockWitness;
+use bullpen_core::ids::JobId;
+use bullpen_core::job::aside::SetAside;
 use bullpen_core::ports::{ItemKind, Unreadable};
 use bullpen_github::AppStanding;
 
@@ -110,6 +112,28 @@ pub(super) fn stored(items: &[Unreadable]) -> Vec<Check> {
         )
     });
     named.chain(rest).collect()
+}
+
+/// Whether this machine's clock is right, by the dates of GitHub's answers.
+pub(super) fn clock_by_github(witness: &ClockWitness, most: Duration) -> Check {
+    match witness.more_than(most) {
+        None => Check::fine("clock by GitHub", "no difference is seen"),
+        Some(error) => Check::failed(
+            "clock by GitHub",
+            error.to_string(),
+            "synchronise it by NTP: a service here reaps, reconciles and keeps pools no more",
+        ),
+    }
+}
+
+/// A job whose row a process has set aside.
+pub(super) fn set_aside(job: &JobId, note: &SetAside) -> Check {
+    let SetAside { what, times, .. } = note;
+    Check::warning(
+        format!("job {job}"),
+        format!("set aside after {times} panics of the service: {what}"),
+        "it ends at its deadline; a restarted process tries it again; please report the message",
+    )
 }
 
 /// Whether each App is installed only on the owner's account. An enterprise's account has no name.

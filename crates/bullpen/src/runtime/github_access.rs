@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use bullpen_core::claim::Deletion;
+use bullpen_core::clock_witness::ClockWitness;
 use bullpen_core::ids::{Repository, RunAttempt, RunnerName};
 use bullpen_core::mailbox::{Credential, Secret};
 use bullpen_core::parameters::KeptTokens;
@@ -103,6 +104,12 @@ impl GithubAccess {
     /// The client whose credential manages runners, if there is one.
     pub(crate) fn manager(&self) -> Option<&GitHub<SystemClock>> {
         self.manager.as_ref()
+    }
+
+    /// How far this machine's clock is off, by the dates of GitHub's answers.
+    pub(crate) fn clock_witness(&self) -> ClockWitness {
+        let client = self.manager.as_ref().or(self.reader.as_ref());
+        client.map(GitHub::clock_witness).unwrap_or_default()
     }
 
     /// Whether a credential can read runs.

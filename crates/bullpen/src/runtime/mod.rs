@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
+use std::future::pending;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -28,9 +29,12 @@ use bullpen_core::site::SiteDocument;
 use bullpen_core::spec_hash::{HashedRunner, MachineSpec, spec_hash};
 use bullpen_embedded::fleet::{FleetError, ProcessFleet};
 use bullpen_embedded::system::{SystemClock, SystemIds};
-use bullpen_embedded::{OpenError, SqliteLedger, SqliteMailbox, SqliteQueues, check_private};
+use bullpen_embedded::{
+    OpenError, SqliteLedger, SqliteMailbox, SqliteQueues, StoreLost, StoreWatch, check_private,
+};
 use bullpen_engine::Stack;
 use bullpen_github::{BadKey, BadSettings};
+use futures_util::future::select_all;
 
 #[cfg(feature = "aws")]
 use crate::inputs::Fleet as Machines;
@@ -126,6 +130,18 @@ pub(crate) struct Runtime<P = EmbeddedPorts> {
     pub(crate) has_site: bool,
     /// The stores that building the runtime created, in words.
     pub(crate) created: Vec<String>,
+    /// The files that this process has open.
+    pub(crate) stores: Vec<StoreWatch>,
+}
+
+impl<P> Runtime<P> {
+    /// Waits until only another process can use the stores. Those of AWS come back by themselves.
+    pub(crate) async fn lost(&self) -> StoreLost {
+        if self.stores.is_empty() {
+            return pending().await;
+        }
+        select_all(self.stores.iter().map(|store| Box::pin(store.lost()))).await.0
+    }
 }
 
 /// Why a runtime could not be built.
@@ -269,12 +285,14 @@ pub(crate) async fn build(plan: &RuntimePlan<'_>) -> Result<Runtime, RuntimeErro
     let queues = SqliteQueues::beside(&ledger)?;
     let path = state.join("mailbox.db");
     let mailbox = SqliteMailbox::open(&path, Arc::clone(&clock))?;
+    let watches = vec![ledger.watch(), mailbox.watch()];
     let stores = Stores { ledger, queues, mailbox, place: MailboxPlace::File(path) };
     let base = process::base(&plan.common.github, plan.file);
     let own = Arc::clone(&clock);
     let fleet =
         |machine: MachineSettings<'_>| process::fleet(plan, &state, &machine, BTreeMap::new(), own);
-    assemble(plan, stores, clock, (base, Reading::Kept), fleet).await
+    let runtime = assemble(plan, stores, clock, (base, Reading::Kept), fleet).await?;
+    Ok(Runtime { stores: watches, ..runtime })
 }
 
 /// What building a runtime reads from the ledger.
@@ -329,10 +347,11 @@ async fn assemble<L: Ledger, Q: Queues, M: Mailbox, F: Fleet + Site>(
         fleet.recall(site).map_err(RuntimeError::Parameters)?;
     }
     let ids = SystemIds::new();
-    let removal_token = forge.removal_token();
+    let (removal_token, clock_witness) = (forge.removal_token(), forge.clock_witness());
     let ports = RuntimePorts { ledger, queues, mailbox, fleet, forge, clock, ids };
     let mut stack = Stack::new(ports, &plan.file.name, limits, ceilings(plan.file), hash);
     stack.removal_token = removal_token;
+    stack.clock = clock_witness;
     stack.images.clone_from(&foundation.images);
     let repository = match &github.scope {
         Some(Scope::Repository(repository)) => Some(repository.clone()),
@@ -349,6 +368,7 @@ async fn assemble<L: Ledger, Q: Queues, M: Mailbox, F: Fleet + Site>(
         region,
         has_site: site.is_some(),
         created,
+        stores: Vec::new(),
     })
 }
 

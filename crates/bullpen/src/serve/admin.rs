@@ -84,7 +84,8 @@ impl Admin {
 
 async fn ready(State(admin): State<Arc<Admin>>) -> Response {
     match admin.service.ready().await {
-        Ok(()) => text(StatusCode::OK, "ready"),
+        Ok(None) => text(StatusCode::OK, "ready"),
+        Ok(Some(error)) => text(StatusCode::OK, &format!("ready, and judges no ages: {error}")),
         Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, &reason.to_string()),
     }
 }

@@ -8,10 +8,11 @@
 
 use std::time::Duration;
 
+use bullpen_core::clock_witness::ClockError;
 use bullpen_core::job::{JobFact, RunFact};
-use bullpen_core::parameters::COLLECTION;
-use bullpen_core::ports::{Clock as _, Fault, Ledger as _, Ports};
+use bullpen_core::ports::{Clock as _, Fault, Ports};
 use bullpen_engine::jobs::{self, Ingested, Service};
+use bullpen_engine::readiness::Readiness;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::{mpsc, oneshot};
 
@@ -29,17 +30,21 @@ pub(super) enum NotReady {
     LedgerFault(Fault),
     #[error("the ledger does not answer")]
     LedgerSilent,
+    #[error("{0}, more than clocks may differ: synchronise it by NTP")]
+    ClockOff(ClockError),
 }
 
 /// One call, with the sender for its answer.
 enum Call {
     Deliver { fact: JobFact, installation: Option<u64>, answer: oneshot::Sender<Delivered> },
     NoteRun { fact: RunFact, installation: Option<u64>, answer: oneshot::Sender<()> },
-    Ready { answer: oneshot::Sender<Result<(), NotReady>> },
+    Ready { answer: oneshot::Sender<Readied> },
     Metrics { answer: oneshot::Sender<String> },
 }
 
 type Delivered = Result<Ingested, Fault>;
+/// Ready, perhaps with a clock that is off.
+type Readied = Result<Option<ClockError>, NotReady>;
 
 /// Makes the two ends: handlers call, and the service's future answers. At most `calls_max` calls
 /// wait, and at most as many are answered at once.
@@ -62,7 +67,7 @@ impl ServiceCaller {
     /// Stores a job's fact; see [`jobs::deliver`].
     pub(super) async fn deliver(&self, fact: JobFact, installation: Option<u64>) -> Delivered {
         let answered = self.call(|answer| Call::Deliver { fact, installation, answer }).await;
-        answered.unwrap_or_else(|| Err(Fault::unavailable("this process ends")))
+        answered.unwrap_or_else(|| Err(Fault::unavailable("this process ends, or failed at it")))
     }
 
     /// Notes where a run's code comes from; see [`jobs::note_run`].
@@ -72,7 +77,7 @@ impl ServiceCaller {
     }
 
     /// Whether webhooks should be sent here.
-    pub(super) async fn ready(&self) -> Result<(), NotReady> {
+    pub(super) async fn ready(&self) -> Readied {
         let answered = self.call(|answer| Call::Ready { answer }).await;
         answered.unwrap_or(Err(NotReady::Drains))
     }
@@ -96,25 +101,39 @@ pub(super) async fn answer_calls<P: Ports, J: Sync>(
     metrics: &Metrics,
     mut calls: ServiceCalls,
 ) {
-    let mut begun = FuturesUnordered::new();
+    let (readiness, mut begun) = (Readiness::default(), FuturesUnordered::new());
+    let asked = Asked { service, metrics, readiness: &readiness };
     loop {
         tokio::select! {
             biased;
-            Some(()) = begun.next(), if !begun.is_empty() => {}
+            Some(_) = begun.next(), if !begun.is_empty() => {}
             call = calls.incoming.recv(), if begun.len() < calls.calls_max => match call {
-                Some(call) => begun.push(answer_call(service, metrics, call)),
+                // After a panic the caller has no answer, as from a process that ends.
+                Some(call) => begun.push(service.stack.caught("call", "", answer_call(asked, call))),
                 None => break,
             },
         }
     }
 }
 
+/// What calls ask about.
+struct Asked<'s, 'a, P: Ports, J> {
+    service: &'s Service<'a, P, J>,
+    metrics: &'s Metrics,
+    readiness: &'s Readiness,
+}
+
+impl<P: Ports, J> Copy for Asked<'_, '_, P, J> {}
+
+impl<P: Ports, J> Clone for Asked<'_, '_, P, J> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 /// Answers one call. A handler whose connection broke no longer waits for its answer.
-async fn answer_call<P: Ports, J: Sync>(
-    service: &Service<'_, P, J>,
-    metrics: &Metrics,
-    call: Call,
-) {
+async fn answer_call<P: Ports, J: Sync>(asked: Asked<'_, '_, P, J>, call: Call) {
+    let Asked { service, metrics, .. } = asked;
     match call {
         Call::Deliver { fact, installation, answer } => {
             let delivered = Box::pin(jobs::deliver(service, &fact, installation)).await;
@@ -124,7 +143,7 @@ async fn answer_call<P: Ports, J: Sync>(
             jobs::note_run(service, &fact, installation);
             let _ = answer.send(());
         }
-        Call::Ready { answer } => send_to_waiting(answer, readiness(service)).await,
+        Call::Ready { answer } => send_to_waiting(answer, asked.readiness()).await,
         Call::Metrics { answer } => send_to_waiting(answer, metrics.text(service.stack)).await,
     }
 }
@@ -139,17 +158,22 @@ async fn send_to_waiting<T>(mut answer: oneshot::Sender<T>, work: impl Future<Ou
     let _ = answer.send(result);
 }
 
-/// A process that ends, or that could store nothing, is not ready.
-async fn readiness<P: Ports, J>(service: &Service<'_, P, J>) -> Result<(), NotReady> {
-    if !service.takes() {
-        return Err(NotReady::Drains);
-    }
-    let ports = &service.stack.ports;
-    tokio::select! {
-        biased;
-        read = ports.ledger().documents(COLLECTION) => {
-            read.map(drop).map_err(NotReady::LedgerFault)
+impl<P: Ports, J> Asked<'_, '_, P, J> {
+    /// A process that ends, that could store nothing, or whose times mislead other processes is not
+    /// ready.
+    async fn readiness(self) -> Readied {
+        if !self.service.takes() {
+            return Err(NotReady::Drains);
         }
-        () = ports.clock().sleep(LEDGER_WITHIN) => Err(NotReady::LedgerSilent),
+        let stack = self.service.stack;
+        if let Some(error) = stack.clock.more_than(stack.limits.clock_skew) {
+            return Err(NotReady::ClockOff(error));
+        }
+        tokio::select! {
+            biased;
+            stored = self.readiness.check(stack) => stored.map_err(NotReady::LedgerFault)?,
+            () = stack.ports.clock().sleep(LEDGER_WITHIN) => return Err(NotReady::LedgerSilent),
+        }
+        Ok(stack.clock_error())
     }
 }

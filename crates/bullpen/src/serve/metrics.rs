@@ -6,6 +6,7 @@
 //! Not here: the events that are counted (`bullpen_engine::jobs::observer`).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -90,6 +91,11 @@ struct OfKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfTask {
+    task: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfQueue {
     queue: String,
 }
@@ -111,6 +117,9 @@ pub(super) struct Metrics {
     actions: Family<ByAction, Counter>,
     unreadable: Counter,
     unreadable_items: Family<OfKind, Counter>,
+    defects: Family<OfTask, Counter>,
+    set_aside: Counter,
+    clock_ahead: Gauge<f64, AtomicU64>,
     /// When the stack's gauges were read last, by the process's monotonic clock.
     looked: Mutex<Option<Duration>>,
 }
@@ -138,6 +147,9 @@ impl Metrics {
             actions: Family::default(),
             unreadable: Counter::default(),
             unreadable_items: Family::default(),
+            defects: Family::default(),
+            set_aside: Counter::default(),
+            clock_ahead: Gauge::default(),
             looked: Mutex::default(),
         };
         metrics.register();
@@ -174,6 +186,14 @@ impl Metrics {
         let help =
             "Reads of the store that found an item which this version cannot read, by its kind";
         known.register("items_unreadable", help, self.unreadable_items.clone());
+        let help = "Panics that ended one task of the process, by its kind";
+        known.register("defects", help, self.defects.clone());
+        let help =
+            "Rows that this process set aside, because a defect made it panic again and again";
+        known.register("rows_set_aside", help, self.set_aside.clone());
+        let help =
+            "By how much this machine's clock is ahead of GitHub's, at least; negative: behind";
+        known.register("clock_ahead_seconds", help, self.clock_ahead.clone());
     }
 
     /// Counts an answer to a delivery.
@@ -205,6 +225,9 @@ impl Metrics {
                 self.ended.get_or_create(&ByEnd { end, reason }).inc();
             }
             ServiceEvent::Kept(kept) => self.kept(kept),
+            ServiceEvent::SetAside => {
+                self.set_aside.inc();
+            }
         }
     }
 
@@ -239,6 +262,11 @@ impl Metrics {
             let counted = self.unreadable_items.get_or_create(&of);
             counted.inc_by(reads.saturating_sub(counted.get()));
         }
+        for (task, panics) in stack.defects.counts() {
+            let counted = self.defects.get_or_create(&OfTask { task });
+            counted.inc_by(panics.saturating_sub(counted.get()));
+        }
+        self.clock_ahead.set(seconds(stack.clock.ahead_millis()));
         let mut all = String::new();
         // Writing into a text does not fail.
         let _ = text::encode(&mut all, &self.registry);
@@ -274,6 +302,12 @@ impl Metrics {
         *looked = Some(now);
         Ok(())
     }
+}
+
+/// Milliseconds as seconds. A difference of clocks is far below what a float has exactly.
+#[expect(clippy::cast_precision_loss, reason = "a number for people")]
+fn seconds(millis: i64) -> f64 {
+    millis as f64 / 1_000.0
 }
 
 const fn word(how: MachineSource) -> &'static str {

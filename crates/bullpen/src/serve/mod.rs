@@ -9,6 +9,7 @@
 //! (`bullpen_engine::refresh`).
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +21,9 @@ use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::isolation::{MissingIsolation, SHARED_NETWORK};
 use bullpen_core::parameters::Parameters;
 use bullpen_core::pool::{Blueprint, Blueprints, StackBase};
-use bullpen_core::ports::{Clock as _, JobForge, Ports};
+use bullpen_core::ports::{Clock as _, Forge as _, JobForge, Ports};
 use bullpen_core::scope::{Installations, OutOfScope, ServedRepositories, ServiceScope};
+use bullpen_embedded::StoreLost;
 use bullpen_embedded::system::SystemClock;
 use bullpen_engine::Stack;
 use bullpen_engine::jobs::{
@@ -31,8 +33,10 @@ use bullpen_engine::refresh::{DesiredStack, learn_site};
 use bullpen_github::GitHub;
 use bullpen_github::webhook::Secrets;
 use futures_util::future::join;
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::coop::unconstrained;
 
@@ -49,6 +53,7 @@ mod admin;
 mod calls;
 mod configuration;
 mod connections;
+mod descriptors;
 mod http;
 mod metrics;
 mod webhook;
@@ -61,8 +66,8 @@ use connections::ConnectionLimits;
 use metrics::Metrics;
 use webhook::Webhooks;
 
-/// Connections for webhooks at once: with what the service opens itself, fewer than the 1,024 files
-/// that a process may have open by default.
+/// Connections for webhooks at once: with what the service opens itself, about the 1,024 files that a
+/// process may have open by default ([`descriptors`]).
 const WEBHOOK_CONNECTIONS_MAX: usize = 640;
 /// Connections of one address that have carried no signed delivery: more than one of GitHub's
 /// addresses opens within the moment that a delivery takes to arrive.
@@ -114,16 +119,25 @@ pub(crate) fn serve(args: &ServeArgs) -> Exit {
 async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failure> {
     // Taken over before anything is begun, so that no end is missed.
     let signals = Signals::take_over().map_err(|error| Failure::new(Exit::Failed, &error))?;
+    survive_full_files().map_err(|error| Failure::new(Exit::Failed, &error))?;
     let common = CommonInputs::read(&args.common, environment)?;
     let Loaded { common, file } = load(&common, environment)?;
     runtime::require_ceiling(&file, &common.stack)?;
     let place = ListenerSettings::of(args, &file, environment)?;
+    descriptors::prepare(file.process_fleet.capacity);
     let plan = RuntimePlan { common: &common, config: None, file: &file, environment };
     if common.stack.is_on_this_machine() {
         report_isolation(&plan)?;
     }
     let opening = ServeOptions { place, common: &common, file: &file };
     runtime::run(&plan, Serving { opening, signals }).await?
+}
+
+/// Makes a write beyond the limit of a file's size fail, as on a full disk. By default a signal ends
+/// the process.
+fn survive_full_files() -> io::Result<()> {
+    // Taking the signal over is enough.
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)
 }
 
 /// Logs what jobs could do to this service. Fails if isolation is required and missing.
@@ -326,9 +340,16 @@ pub(crate) async fn serve_in<P: Ports<Forge = GithubAccess>>(
     tokio::select! {
         biased;
         () = watch_configuration(&service, &configured, configuration, github) => {}
+        // Draining would hand nothing back: there is no store to write it to.
+        lost = runtime.lost() => return Err(lost_store(&lost)),
         ((), ()) = join(Box::pin(listening), Box::pin(work)) => {}
     }
     Ok(())
+}
+
+fn lost_store(lost: &StoreLost) -> Failure {
+    let failure = Failure::new(Exit::Failed, lost);
+    Failure { hint: Some(lost.hint().to_owned()), ..failure }
 }
 
 /// Learns what launches need, because a process without the role `pools` never refreshes. If the cloud
@@ -377,10 +398,18 @@ async fn watch_configuration<P: Ports, J: JobForge>(
 ) {
     loop {
         service.stack.ports.clock().sleep(service.stack.limits.configuration).await;
-        if configured.learn_installations(github).await {
-            configured.apply(service, &configuration);
-        }
-        configured.look(&mut configuration, service).await;
+        let look = async {
+            if configured.learn_installations(github).await {
+                configured.apply(service, &configuration);
+            }
+            configured.look(&mut configuration, service).await;
+            if service.stack.clock_error().is_some() {
+                // A process that does nothing would not learn that its clock is right again.
+                let _ = github.runners().await;
+            }
+        };
+        // The next look follows a panic.
+        let _ = service.stack.caught("configuration", "", look).await;
     }
 }
 

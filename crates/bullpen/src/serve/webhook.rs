@@ -6,6 +6,7 @@
 //! Not here: parsing webhooks (`bullpen_github::webhook`), or their effect on a job's row
 //! (`bullpen_engine::jobs`).
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use bullpen_embedded::system::SystemClock;
 use bullpen_github::webhook::{
     DONE, Event, JobEvent, Refusal, Secrets, Verdict, WebhookHead, admit, judge,
 };
+use futures_util::FutureExt as _;
 use http_body_util::{BodyExt as _, Collected, LengthLimitError, Limited};
 use tokio::sync::Semaphore;
 
@@ -80,7 +82,12 @@ async fn take(
     body: Body,
 ) -> Response {
     let head = WebhookHead::of(&headers);
-    let answer = webhooks.delivery(&head, body, &caller).await;
+    let delivery = AssertUnwindSafe(webhooks.delivery(&head, body, &caller)).catch_unwind();
+    let answer = delivery.await.unwrap_or_else(|_panic| {
+        let (delivery, event) = (&head.delivery, &head.event);
+        tracing::error!(?delivery, ?event, "a defect ended a webhook; the process goes on");
+        text(StatusCode::INTERNAL_SERVER_ERROR, "this webhook met a defect of the service")
+    });
     webhooks.metrics.webhook(answer.status());
     answer
 }

@@ -1,8 +1,10 @@
 //! `bullpen agent`: orders, jobs, and an agent that dies.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use bullpen_agent::machine::MailboxPlace;
+use bullpen_agent::runner::tree;
 use bullpen_core::mailbox::{
     AgentPhase, Credential, Report, SYSTEMIC, Secret, SignalKind, WithdrawalMode,
 };
@@ -11,6 +13,7 @@ use rustix::process::Signal;
 
 use crate::github::Forge;
 use crate::machine::{Machine, OURS, token};
+use crate::waiting::until;
 
 /// Waits for its gate.
 const PATIENT: &str = "echo $$ >running\nuntil [ -e go ]; do sleep 0.05; done\ntouch done";
@@ -168,4 +171,36 @@ async fn a_machine_without_user_data_is_a_crash() {
     let mut agent = machine.agent();
     assert_eq!(agent.ends().await, Some(1));
     assert!(agent.said().contains("user-data"), "{}", agent.said());
+}
+
+/// No process would find the machine again, and its supervisor is dead.
+#[tokio::test]
+async fn an_agent_whose_directory_is_deleted_ends_with_its_job() {
+    let forge = Forge::new().await;
+    let machine = Machine::of(&forge);
+    let mark = BTreeSet::from([machine.mark()]);
+    let mut agent = machine.agent();
+    machine.assign(1, token(&forge).await).await;
+    machine.signal(SignalKind::Registered, 1).await;
+    forge.job("warm", "patient", PATIENT);
+    machine.signal(SignalKind::JobStarted, 1).await;
+    until("deleted directory", async || fs::remove_dir_all(machine.path("")).ok()).await;
+    assert_eq!(agent.ends().await, Some(1), "{}", agent.said());
+    assert!(agent.said().contains("without its directory"), "{}", agent.said());
+    assert_eq!(tree::under(&mark).expect("this is Linux"), []);
+    fs::create_dir_all(machine.path("")).expect("the world ends its processes by it");
+}
+
+/// A new process opens the mailbox that is there.
+#[tokio::test]
+async fn an_agent_ends_when_its_mailbox_is_another_file() {
+    let forge = Forge::new().await;
+    let machine = Machine::of(&forge);
+    let mut agent = machine.agent();
+    machine.signal(SignalKind::WarmUpOk, 0).await;
+    let [mailbox, copy] = ["mailbox.db", "copy.db"].map(|name| machine.state.path().join(name));
+    fs::copy(&mailbox, &copy).expect("it can be copied");
+    fs::rename(&copy, &mailbox).expect("it can be replaced");
+    assert_eq!(agent.ends().await, Some(1), "{}", agent.said());
+    assert!(agent.said().contains("mailbox.db was replaced"), "{}", agent.said());
 }

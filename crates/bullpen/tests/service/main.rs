@@ -21,6 +21,7 @@ mod names;
 mod operator;
 #[path = "../tools/process.rs"]
 mod process;
+mod ready;
 #[cfg(feature = "aws")]
 mod replicas;
 mod setup;

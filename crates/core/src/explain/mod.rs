@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::instance::{Record, State};
 use crate::job::Job;
+use crate::job::aside::SetAside;
 use crate::limits::Limits;
 use crate::mailbox::{Report, UnreadableReport};
 use crate::time::Timestamp;
@@ -44,6 +45,8 @@ pub struct ExplainInput<'a> {
     pub report: Option<&'a Report>,
     /// Why that agent's report cannot be read.
     pub unreadable: Option<&'a UnreadableReport>,
+    /// The note that a process has set the row aside.
+    pub set_aside: Option<&'a SetAside>,
     /// The present time.
     pub now: Timestamp,
     /// The stack's numbers.

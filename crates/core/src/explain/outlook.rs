@@ -18,6 +18,14 @@ const WORTH_ADVICE: Duration = Duration::from_secs(1);
 pub(super) fn now(subject: &ExplainInput<'_>) -> String {
     let job = subject.job;
     match &job.state {
+        JobState::Waiting { .. } | JobState::Assigning { .. }
+            if let Some(aside) = subject.set_aside =>
+        {
+            let (times, what) = (aside.times, &aside.what);
+            format!(
+                "it is set aside until its deadline: a process failed at it {times} times, {what}"
+            )
+        }
         JobState::Dormant => {
             "it wants no runner: a gate or a concurrency group holds it back".into()
         }

@@ -18,6 +18,7 @@ use crate::sabotage;
 use crate::time::Timestamp;
 
 pub mod active;
+pub mod aside;
 pub mod capacity;
 pub mod event;
 pub mod fact;

@@ -52,6 +52,17 @@ impl MachineDirectory {
         self.path.join("machine.json")
     }
 
+    /// Fails if the directory was deleted. Any other trouble passes.
+    pub(super) fn is_there(&self) -> io::Result<()> {
+        match fs::symlink_metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let what = format!("{} was deleted", self.path.display());
+                Err(io::Error::new(io::ErrorKind::NotFound, what))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// Makes the directory and the agent's directory, and writes the user data.
     pub(super) fn create(&self, user_data: &str) -> io::Result<()> {
         private_directory(&self.path.join("agent"))?;

@@ -47,8 +47,12 @@ pub async fn supervise<C: Clock>(machine: &Path, clock: Arc<C>) -> io::Result<Su
     let mut supervisor = Supervisor::new(home, clock, sigterm)?;
     supervisor.write_phase(BootPhase::Pending)?;
     let by = supervisor.run().await;
-    tracing::info!(?by, "the machine ends");
+    match &by {
+        Ok(by) => tracing::info!(?by, "the machine ends"),
+        Err(error) => tracing::error!(%error, "the machine ends without its directory"),
+    }
     end_all(&BTreeSet::from([supervisor.home.mark()]), &supervisor.users)?;
+    let by = by?;
     supervisor.write_phase(BootPhase::Ended { at: supervisor.clock.now(), by })?;
     // Last, because a process that finds the lock free may remove the machine.
     life.unlock()?;
@@ -132,11 +136,13 @@ impl<C: Clock> Supervisor<C> {
         self.home.write_boot(&self.boot)
     }
 
-    /// Keeps an agent running until something ends the machine.
-    async fn run(&mut self) -> SupervisorEnd {
+    /// Keeps an agent running until something ends the machine. Fails when its directory is gone: no
+    /// process would find the machine again.
+    async fn run(&mut self) -> io::Result<SupervisorEnd> {
         loop {
+            self.home.is_there()?;
             if let Some(by) = self.is_over() {
-                return by;
+                return Ok(by);
             }
             self.start_agent_if_due();
             let wait = self.next_wait();
@@ -146,9 +152,9 @@ impl<C: Clock> Supervisor<C> {
             };
             tokio::select! {
                 biased;
-                _ = self.sigterm.recv() => return SupervisorEnd::Terminated,
+                _ = self.sigterm.recv() => return Ok(SupervisorEnd::Terminated),
                 status = exit_of(process) => match status {
-                    Ok(status) if status.success() => return SupervisorEnd::Agent,
+                    Ok(status) if status.success() => return Ok(SupervisorEnd::Agent),
                     status => self.schedule_restart(status),
                 },
                 () = self.clock.sleep(wait) => {}

@@ -25,6 +25,7 @@ use bullpen_core::time::Timestamp;
 
 use crate::open::{LEDGER, OpenError};
 use crate::store::Store;
+use crate::watch::StoreWatch;
 use crate::write_gate::PATIENCE_MAX;
 
 mod creation;
@@ -47,6 +48,11 @@ impl<C: Clock> SqliteLedger<C> {
     /// rows have expired.
     pub fn open(path: &Path, clock: Arc<C>) -> Result<Self, OpenError> {
         Ok(Self { store: Arc::new(Store::open(path, &LEDGER, PATIENCE_MAX)?), clock })
+    }
+
+    /// Tells when this process can no longer use the file.
+    pub fn watch(&self) -> StoreWatch {
+        self.store.watch()
     }
 
     /// The open file, which also holds the queues.

@@ -1,5 +1,6 @@
-//! Tests of writes that fail alone, fail together, or lose their caller.
+//! Tests of writes that fail alone, fail together, lose their caller, or have no file any more.
 
+use std::fs;
 use std::future::Future as _;
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -8,7 +9,7 @@ use rusqlite::params;
 use tempfile::TempDir;
 
 use super::*;
-use crate::open::LEDGER;
+use crate::open::{LEDGER, beside};
 use crate::write_gate::PATIENCE_MAX;
 
 struct World {
@@ -150,4 +151,106 @@ async fn queued_writes_are_stored_before_the_store_closes() {
     drop(store);
     let again = Store::open(&path, &LEDGER, PATIENCE_MAX).unwrap();
     assert_eq!(names(&again).await, ["a"]);
+}
+
+/// Asserts that a write is refused with this word, and that the store tells it.
+async fn is_lost(store: &Store, word: &str) {
+    let outcome = store.write(|writing| put(writing, "never")).await;
+    let WriteOutcome::Refused(Fault::Denied(text)) = outcome else { panic!("{outcome:?}") };
+    assert!(text.contains(word), "{text}");
+    let lost = store.watch().lost().await;
+    assert_eq!(lost.to_string(), text);
+    assert!(!lost.hint().is_empty());
+}
+
+#[tokio::test]
+async fn nothing_is_written_into_a_file_that_was_deleted() {
+    let World { store, path, .. } = &world();
+    assert!(matches!(store.write(|writing| put(writing, "a")).await, WriteOutcome::Done(())));
+    fs::remove_file(path).unwrap();
+    is_lost(store, "was deleted").await;
+}
+
+#[tokio::test]
+async fn nothing_is_written_into_a_file_that_was_replaced() {
+    let World { store, path, .. } = &world();
+    let copy = path.with_extension("copy");
+    fs::copy(path, &copy).unwrap();
+    fs::rename(&copy, path).unwrap();
+    is_lost(store, "was replaced").await;
+}
+
+#[tokio::test]
+async fn nothing_is_written_into_a_log_that_was_deleted() {
+    let World { store, path, .. } = &world();
+    assert!(matches!(store.write(|writing| put(writing, "a")).await, WriteOutcome::Done(())));
+    fs::remove_file(beside(path, "-wal")).unwrap();
+    is_lost(store, "was deleted").await;
+}
+
+#[tokio::test]
+async fn a_file_that_a_newer_program_migrated_is_lost() {
+    let World { store, path, .. } = &world();
+    let newer = Connection::open(path).unwrap();
+    newer.pragma_update(None, "user_version", 99).unwrap();
+    is_lost(store, "version 99").await;
+}
+
+#[tokio::test]
+async fn on_a_full_disk_a_write_is_refused_and_the_next_one_may_land() {
+    let World { store, .. } = &world();
+    let set_pages_max = |pages: &'static str| {
+        store.write(move |writing| {
+            writing
+                .db
+                .execute_batch(&format!("PRAGMA max_page_count = {pages}"))
+                .map_err(Into::into)
+        })
+    };
+    // No fewer than the file has now.
+    assert!(matches!(set_pages_max("1").await, WriteOutcome::Done(())));
+    let large = |writing: &mut Writing<'_>| put(writing, &"x".repeat(100_000));
+    let outcome = store.write(large).await;
+    assert!(matches!(outcome, WriteOutcome::Refused(Fault::Unavailable(_))), "{outcome:?}");
+    assert!(names(store).await.is_empty());
+    assert!(matches!(set_pages_max("1000000").await, WriteOutcome::Done(())));
+    assert!(matches!(store.write(large).await, WriteOutcome::Done(())));
+}
+
+#[tokio::test]
+async fn a_panic_costs_its_own_caller_alone() {
+    let World { store, .. } = &world();
+    let write = store.write(|writing| {
+        put(writing, "half")?;
+        panic!("a defect in a write")
+    });
+    let outcome: WriteOutcome<()> = write.await;
+    assert!(matches!(outcome, WriteOutcome::Refused(Fault::Unclassified(_))), "{outcome:?}");
+    let read: Result<(), Fault> = store.read(|_| panic!("a defect in a read")).await;
+    assert!(matches!(read, Err(Fault::Unclassified(_))), "{read:?}");
+    assert!(matches!(store.write(|writing| put(writing, "a")).await, WriteOutcome::Done(())));
+    assert_eq!(names(store).await, ["a"]);
+}
+
+/// A job that panics where nothing catches it.
+struct Deadly;
+
+impl Job for Deadly {
+    fn run(&mut self, _writing: &mut Writing<'_>) -> bool {
+        true
+    }
+
+    fn answer(self: Box<Self>, _fate: &Fate) {
+        panic!("a defect in the thread itself")
+    }
+}
+
+#[tokio::test]
+async fn a_thread_that_dies_is_told() {
+    let World { store, .. } = &world();
+    store.writes.as_ref().unwrap().try_send(Box::new(Deadly)).unwrap();
+    let lost = store.watch().lost().await;
+    assert!(lost.to_string().contains("a defect ended the writer"), "{lost}");
+    let outcome = store.write(|writing| put(writing, "a")).await;
+    assert!(!matches!(outcome, WriteOutcome::Done(())), "{outcome:?}");
 }

@@ -295,3 +295,17 @@ fn a_list_after_a_cancelled_launch_shows_its_machines() {
         }
     });
 }
+
+/// No process would find the machine again, so its supervisor ends it.
+#[test]
+fn a_machine_whose_directory_is_deleted_ends() {
+    real(async {
+        let host = TestHost::new();
+        let fleet = host.fleet(STUBBORN);
+        let [gone, stays] = [running(&fleet, "gone").await, running(&fleet, "stays").await];
+        eventually("both are up", async || host.processes().len() == 2 * STUBBORN_PROCESSES).await;
+        fs::remove_dir_all(host.directory().join(gone.id.as_str())).unwrap();
+        eventually("one is left", async || host.processes().len() == STUBBORN_PROCESSES).await;
+        assert_eq!(state(&fleet, &stays.id).await, MachineState::Running);
+    });
+}

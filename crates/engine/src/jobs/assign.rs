@@ -84,7 +84,7 @@ pub(super) async fn assign_seen<P: Ports, J: JobForge>(
         return Ok(Processed::Done);
     };
     let now = stack.now();
-    if let Some(reason) = seen.job.overdue(now) {
+    if let Some(reason) = finish::is_overdue(stack, &seen.job) {
         return finish::overdue(service, &seen.job, reason).await;
     }
     if let Some(reason) = seen.job.out_of_attempts(&stack.limits) {

@@ -19,6 +19,7 @@ use bullpen_core::time::Timestamp;
 
 use super::rows::{self, RowChange, SeenRow};
 use super::{Processed, Service, ingest, origin, owner_of, runners};
+use crate::Stack;
 use crate::progress::unobserved;
 use crate::release::{self, ReleaseProgress};
 use crate::transition;
@@ -89,6 +90,11 @@ const fn deadline(job: &Job) -> Option<Timestamp> {
         | JobState::Assigned { deadline, .. } => Some(*deadline),
         JobState::Dormant | JobState::Elsewhere | JobState::Ended { .. } => None,
     }
+}
+
+/// Why a job is overdue, if this process can tell.
+pub(super) fn is_overdue<P: Ports>(stack: &Stack<P>, job: &Job) -> Option<Reason> {
+    job.overdue(stack.now()).filter(|_| stack.clock_error().is_none())
 }
 
 /// Fails a job whose deadline has passed, unless GitHub says that it wants no runner any more. If

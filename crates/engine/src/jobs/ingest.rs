@@ -35,6 +35,10 @@ pub async fn deliver<P: Ports, J: Sync>(
     fact: &JobFact,
     installation: Option<u64>,
 ) -> Result<Ingested, Fault> {
+    if let Some(error) = service.stack.misleads() {
+        // Refused, so that GitHub redelivers it to a process that gives the job a right deadline.
+        return Err(Fault::Unavailable(error.to_string()));
+    }
     match service.settings().scope().judge(&fact.about.repository, installation) {
         // Mostly the first report of a job, which has no row yet.
         ScopeVerdict::Inside if matches!(fact.said, ReportedStatus::Queued { .. }) => {
@@ -98,6 +102,9 @@ async fn merge<P: Ports, J: Sync>(
     let ingested = match changed.await? {
         RowChange::To(seen) => {
             service.note_change(before.as_ref(), &seen.job);
+            if before.is_some_and(|before| before.known.phase() != seen.job.known.phase()) {
+                service.forgive(&seen.job.id);
+            }
             queues::wake(stack, &seen).await;
             Ingested::Stored
         }

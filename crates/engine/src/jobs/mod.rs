@@ -27,6 +27,7 @@ use github_cache::GithubCache;
 use crate::Stack;
 
 mod active;
+pub mod aside;
 pub mod assign;
 mod candidates;
 pub mod finish;
@@ -71,6 +72,8 @@ pub struct Service<'a, P, J> {
     watch: ServiceObserver<'a>,
     settings: Mutex<Arc<JobSettings>>,
     turns: Mutex<FairQueue>,
+    /// Panics of this process about rows.
+    panics: aside::PanicCounts,
     /// Jobs that a worker of this process has, so that no other worker of it takes them.
     under_way: Mutex<BTreeSet<JobId>>,
     /// Repositories that this process noted as active lately.
@@ -102,6 +105,7 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
             watch,
             settings,
             turns,
+            panics: aside::PanicCounts::default(),
             under_way,
             active_repositories,
             announced_lanes,

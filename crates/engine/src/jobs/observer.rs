@@ -31,6 +31,8 @@ pub enum ServiceEvent {
     },
     /// A fact from GitHub was outside the scope, and the service stored nothing.
     Foreign(OutOfScope),
+    /// This process set a row aside, because a defect made it panic again and again.
+    SetAside,
     /// A job is over.
     Ended(JobEnding),
     /// A pool's cycle is done.

@@ -30,6 +30,17 @@ pub async fn process<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     id: &JobId,
 ) -> Result<Processed, Fault> {
+    if service.is_set_aside(id) {
+        return Ok(Processed::Done);
+    }
+    service.attempt(id, process_row(service, id)).await
+}
+
+/// The same in an attempt of the caller's.
+pub(super) async fn process_row<P: Ports, J: JobForge>(
+    service: &Service<'_, P, J>,
+    id: &JobId,
+) -> Result<Processed, Fault> {
     let Some(seen) = rows::load(service.stack, id, service.patience()).await? else {
         return Ok(Processed::Done);
     };

@@ -6,6 +6,7 @@
 //!
 //! Not here: the server for webhooks (the `bullpen` command), or any of the duties' work.
 
+use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ use crate::replicas;
 /// How long handing back may take: one write for each row, all at once. The sweep finds a row that
 /// was not written by then once its lease is over.
 const HAND_BACK: Duration = Duration::from_secs(3);
+
+/// How long the process waits before it begins again with work that panicked.
+const AFTER_PANIC: Duration = Duration::from_secs(5);
 
 /// The duties of a process.
 #[derive(Clone, Debug)]
@@ -133,16 +137,17 @@ pub async fn run<P: Ports, J: JobForge>(
     };
     let replica = async {
         if duties.use_the_cloud() {
-            match replicas::run(service.stack).await {}
+            match on_and_on(service, "replica", async || replicas::run(service.stack).await).await {}
         }
         pending::<()>().await;
     };
+    let ending = on_and_on(service, "ending", async || ending::run(service.stack).await);
     tokio::select! {
         biased;
         () = branch(all) => {}
         () = drain(service, stop) => {}
         () = branch(replica) => {}
-        never = branch(ending::run(service.stack)) => match never {},
+        never = branch(ending) => match never {},
     }
     if duties.use_the_cloud() {
         leave(service).await;
@@ -171,7 +176,7 @@ async fn drain<P: Ports, J>(service: &Service<'_, P, J>, stop: impl Future<Outpu
 
 async fn sweep_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>) {
     let every = service.stack.limits.sweep;
-    repeat(service, every, async || {
+    repeat(service, "sweep", every, async || {
         if let Err(fault) = sweep(service).await {
             tracing::warn!(%fault, "sweep over due rows failed");
         }
@@ -188,7 +193,7 @@ async fn recall_once<P: Ports, J: JobForge>(service: &Service<'_, P, J>) {
 async fn find_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &[Repository]) {
     let mut memory = FindMemory::default();
     let every = service.stack.limits.find;
-    repeat(service, every, async || match find(service, always, &mut memory).await {
+    repeat(service, "find", every, async || match find(service, always, &mut memory).await {
         Ok(found) if found != super::FoundJobs::default() => {
             let (redelivered, unannounced) = (found.redelivered, found.unannounced);
             tracing::info!(redelivered, unannounced, "recovered jobs that webhooks missed");
@@ -205,7 +210,7 @@ async fn upkeep_loop<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn(
     let every = service.stack.limits.upkeep;
     let lanes = Lane::ALL.map(|lane| {
         let memory = &memory;
-        branch(repeat(service, every, async move || {
+        branch(repeat(service, "upkeep", every, async move || {
             for report in run_lane(service.stack, lane, &desired(), memory).await {
                 if let Ok(done) = report.outcome
                     && !done.is_empty()
@@ -223,27 +228,48 @@ async fn upkeep_loop<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn(
 /// the leases up, so that the next keeper continues at once instead of waiting for a lease to end.
 async fn keep_pools<P: Ports, J>(service: &Service<'_, P, J>) {
     let leases = pools::Leases::new(service.stack);
-    let configured = || service.settings().blueprints();
+    // A wrong clock would replace every machine for its age: another process keeps the pools.
+    let is_right = || service.stack.clock_error().is_none();
+    let configured = || is_right().then(|| service.settings().blueprints())?;
     let woken = async || service.pools.notified().await;
     let tell = |kept: &pools::CycleReport| (service.watch)(&ServiceEvent::Kept(kept.clone()));
+    let keeping = on_and_on(service, "pools", async || {
+        pools::keep(service.stack, &leases, configured, woken, &tell).await
+    });
     tokio::select! {
         biased;
         () = service.takes_no_more() => {}
-        () = pools::keep(service.stack, &leases, configured, woken, &tell) => {}
+        never = keeping => match never {},
     }
     leases.give_up(service.stack).await;
+}
+
+/// Runs work that does not end by itself, and begins it again after a panic.
+async fn on_and_on<P: Ports, J>(
+    service: &Service<'_, P, J>,
+    task: &'static str,
+    work: impl AsyncFn() -> Infallible,
+) -> Infallible {
+    loop {
+        if let Ok(never) = service.stack.caught(task, "", work()).await {
+            match never {}
+        }
+        service.stack.ports.clock().sleep(AFTER_PANIC).await;
+    }
 }
 
 /// Calls `once` immediately and then at this interval, until the process takes on nothing new. The
 /// interval is jittered, so that replicas do not call at the same moments.
 async fn repeat<P: Ports, J>(
     service: &Service<'_, P, J>,
+    task: &'static str,
     every: Duration,
     mut once: impl AsyncFnMut(),
 ) {
     let ports = &service.stack.ports;
     while service.takes() {
-        once().await;
+        // The next call follows a panic, too.
+        let _ = service.stack.caught(task, "", once()).await;
         let half = every / 2;
         let spread = u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1);
         let wait = half + Duration::from_millis(ports.ids().jitter(spread));

@@ -16,8 +16,9 @@ use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
 use super::ingest::{Ingested, ingest};
+use super::resume::process_row;
 use super::rows::{self, RowChange, SeenRow};
-use super::{Service, active, finish, process, queues};
+use super::{Service, active, finish, queues};
 use crate::retry::retry_until;
 
 /// How many rows the sweep processes at once.
@@ -42,6 +43,9 @@ pub async fn sweep<P: Ports, J: JobForge>(service: &Service<'_, P, J>) -> Result
     let stack = service.stack;
     let now = stack.now();
     let mut swept = Swept::default();
+    if stack.misleads().is_some() {
+        return Ok(swept);
+    }
     let mut cursor: Option<String> = None;
     loop {
         let page = retry_until(stack, service.patience(), || {
@@ -50,7 +54,8 @@ pub async fn sweep<P: Ports, J: JobForge>(service: &Service<'_, P, J>) -> Result
         let (rows, next) = stack.readable_page(page.await?);
         for rows in rows.chunks(ROWS_AT_ONCE) {
             swept.looked_at += rows.len();
-            let looks = join_all(rows.iter().map(|row| look(service, row))).await;
+            let looks = rows.iter().map(|row| service.attempt(&row.job, look(service, row)));
+            let looks = join_all(looks).await;
             swept.left += looks.iter().filter(|look| look.is_err()).count();
             for fault in looks.into_iter().filter_map(Result::err) {
                 tracing::info!(%fault, "could not process row; next sweep retries");
@@ -78,17 +83,23 @@ async fn look<P: Ports, J: JobForge>(
     }
     match &seen.job.state {
         JobState::Waiting { .. } | JobState::Assigning { .. } => {
-            if let Some(reason) = seen.job.overdue(stack.now()) {
+            if let Some(reason) = finish::is_overdue(stack, &seen.job) {
                 let _ = finish::overdue(service, &seen.job, reason).await?;
                 return Ok(());
             }
+            if service.is_set_aside(&seen.job.id) {
+                return rows::touch(stack, &seen, service.patience()).await;
+            }
             reroute_and_wake(service, &seen).await
+        }
+        _ if service.is_set_aside(&seen.job.id) => {
+            rows::touch(stack, &seen, service.patience()).await
         }
         JobState::Dormant
         | JobState::Assigned { .. }
         | JobState::Elsewhere
         | JobState::Ended { .. } => {
-            let processed = process(service, &seen.job.id).await;
+            let processed = process_row(service, &seen.job.id).await;
             rows::touch(stack, &seen, service.patience()).await?;
             processed.map(|_| ())
         }
@@ -137,6 +148,9 @@ pub async fn find<P: Ports, J: JobForge>(
 ) -> Result<FoundJobs, Fault> {
     let now = service.stack.now();
     let mut found = FoundJobs::default();
+    if service.stack.misleads().is_some() {
+        return Ok(found);
+    }
     memory.redelivered.retain(|_, at| now.since(*at) < REDELIVER_EVERY);
     for delivery in service.forge.lost_deliveries(now.before(DELIVERIES_SINCE)).await? {
         if memory.redelivered.contains_key(&delivery.guid) {

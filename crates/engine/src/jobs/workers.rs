@@ -71,7 +71,12 @@ pub(super) async fn work<P: Ports, J: JobForge>(service: &Service<'_, P, J>, rea
     let receive = |source: Source, free: usize| async move {
         let max = free.min(MESSAGES_PER_CALL_MAX);
         let received = match source {
-            Source::Queue => receive_tasks(service, reach, max, RECEIVE_WAIT).await,
+            Source::Queue => {
+                let received = receive_tasks(service, reach, max, RECEIVE_WAIT);
+                // After a panic the messages that it took become visible again.
+                let received = service.stack.caught("receive", "", received).await;
+                received.unwrap_or_else(|defect| Err(defect.into()))
+            }
             Source::Kept => Ok(take_kept(service, reach).await),
         };
         let tasks = match received {
@@ -101,7 +106,8 @@ pub(super) async fn work<P: Ports, J: JobForge>(service: &Service<'_, P, J>, rea
                 unwatched.push(source);
                 for task in tasks {
                     running.push(Box::pin(async move {
-                        task.await;
+                        // The panics about rows are caught further in.
+                        let _ = service.stack.caught("message", "", task).await;
                         Completed::Handled
                     }));
                 }
@@ -158,6 +164,11 @@ async fn receive_tasks<'t, P: Ports, J: JobForge>(
     wait: Duration,
 ) -> Result<Vec<Task<'t>>, Fault> {
     let queue = queue_of(service.stack, reach);
+    if service.stack.misleads().is_some() {
+        // The messages are for a process whose clock is right, or wait until this one's is.
+        service.stack.ports.clock().sleep(AFTER_FAULT).await;
+        return Ok(Vec::new());
+    }
     let received = tokio::select! {
         biased;
         // A message that arrives too late becomes visible again, for another process.
@@ -256,8 +267,13 @@ async fn assign_turns<'t, P: Ports, J: JobForge>(
         }
     };
     let turns: Vec<_> = messages.iter().map(|_| Turn::begin(service, &waiting)).collect();
-    let jobs = turns.iter().flatten().map(|turn| &turn.seen.job);
-    let lines = Arc::new(PoolLines::of(jobs.filter_map(|job| pool_wanted(service, job))));
+    let mut wanted = Vec::new();
+    for job in turns.iter().flatten().map(|turn| &turn.seen.job) {
+        // The job's own worker meets the same panic, and counts it.
+        let want = service.stack.caught("row", &job.id, async { pool_wanted(service, job) }).await;
+        wanted.extend(want.ok().flatten());
+    }
+    let lines = Arc::new(PoolLines::of(wanted));
     for (message, turn) in messages.into_iter().zip(turns) {
         let (lane, lines) = (lane.to_owned(), Arc::clone(&lines));
         tasks.push(Box::pin(async move {
@@ -347,7 +363,8 @@ async fn serve<P: Ports, J: JobForge>(
 ) -> Result<Processed, Fault> {
     let mut without_capacity = BTreeSet::new();
     for _ in 0..RACES_MAX {
-        match assign_seen(service, &turn.seen, reach, &lines).await? {
+        let assigning = assign_seen(service, &turn.seen, reach, &lines);
+        match service.attempt(&turn.seen.job.id, assigning).await? {
             Processed::Taken => {}
             Processed::NoCapacity => {
                 without_capacity.insert(turn.repository.clone());
@@ -466,6 +483,9 @@ async fn ready_of<P: Ports, J: JobForge>(
                 }
             };
             let JobState::Waiting { not_before, .. } = seen.job.state else { continue };
+            if service.is_set_aside(&seen.job.id) {
+                continue;
+            }
             if reach == Reach::Idle && seen.job.overflowed {
                 // Its pool had no machine, and its wake-up is in the launch queue.
                 continue;

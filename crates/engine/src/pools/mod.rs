@@ -10,6 +10,7 @@
 //! whose time is over ([`crate::reap`]), or pools' configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -78,21 +79,34 @@ pub async fn converge<P: Ports>(
     Ok(join_all(kept).await)
 }
 
-/// Runs cycles for as long as it is polled. `configured` returns `None` until the process has read
-/// a configuration; `requested` completes when the process requests a cycle at once.
+/// Runs cycles for as long as it is polled. `configured` returns `None` while the process may keep no
+/// pool; `requested` completes when the process requests a cycle at once.
 pub async fn keep<P: Ports>(
     stack: &Stack<P>,
     leases: &Leases,
     configured: impl Fn() -> Option<Blueprints>,
     requested: impl AsyncFn(),
     tell: CycleObserver<'_>,
-) {
+) -> Infallible {
     let cycles = cycles(stack, leases, &configured, &requested, tell);
-    join(Box::pin(cycles), leases.renew(stack)).await;
+    join(Box::pin(cycles), leases.renew(stack)).await.0
 }
 
-/// The execution of one pool's plan.
-type Execution<'k> = Pin<Box<dyn Future<Output = CycleReport> + 'k>>;
+/// The execution of one pool's plan; without a report, if it panicked.
+type Execution<'k> = Pin<Box<dyn Future<Output = (PoolName, Option<CycleReport>)> + 'k>>;
+
+fn executed<'k, P: Ports>(
+    stack: &'k Stack<P>,
+    found: SurveyedPool,
+    leases: &'k Leases,
+) -> Execution<'k> {
+    let pool = found.pool.clone();
+    Box::pin(async move {
+        let execution = execute::execute(stack, found, leases);
+        let kept = stack.caught("pool", &pool, execution).await.ok();
+        (pool, kept)
+    })
+}
 
 /// Runs cycles without an end. A pool whose plan is still being executed is left out of a survey,
 /// and delays no other pool.
@@ -102,7 +116,7 @@ async fn cycles<P: Ports>(
     configured: &impl Fn() -> Option<Blueprints>,
     requested: &impl AsyncFn(),
     tell: CycleObserver<'_>,
-) {
+) -> Infallible {
     let clock = stack.ports.clock();
     let mut executing: FuturesUnordered<Execution<'_>> = FuturesUnordered::new();
     let mut busy: BTreeSet<PoolName> = BTreeSet::new();
@@ -111,26 +125,25 @@ async fn cycles<P: Ports>(
         let surveying = survey_held(stack, leases, configured(), &busy);
         let (found, ended) = survey_while_executing(surveying, &mut executing).await;
         let mut due = clock.monotonic() + jittered(stack, stack.limits.converge);
-        for kept in ended {
-            busy.remove(&kept.pool);
-            if !kept.is_settled() {
-                due = due.min(began + jittered(stack, stack.limits.converge / SPEEDUP));
-            }
-            tell(&kept);
+        // A pool that is not settled hurries the next cycle.
+        let sooner = |kept: Option<CycleReport>| {
+            let kept = kept.inspect(tell).filter(|kept| !kept.is_settled());
+            kept.map(|_| began + jittered(stack, stack.limits.converge / SPEEDUP))
+        };
+        for (pool, kept) in ended {
+            busy.remove(&pool);
+            due = due.min(sooner(kept).unwrap_or(due));
         }
         for found in found {
             busy.insert(found.pool.clone());
-            executing.push(Box::pin(execute::execute(stack, found, leases)));
+            executing.push(executed(stack, found, leases));
         }
         while clock.monotonic() < due {
             tokio::select! {
                 biased;
-                Some(kept) = executing.next() => {
-                    busy.remove(&kept.pool);
-                    if !kept.is_settled() {
-                        due = due.min(began + jittered(stack, stack.limits.converge / SPEEDUP));
-                    }
-                    tell(&kept);
+                Some((pool, kept)) = executing.next() => {
+                    busy.remove(&pool);
+                    due = due.min(sooner(kept).unwrap_or(due));
                 }
                 () = requested() => due = due.min(began + CYCLE_MIN),
                 () = clock.sleep(due.saturating_sub(clock.monotonic())) => {}
@@ -146,7 +159,7 @@ async fn cycles<P: Ports>(
 async fn survey_while_executing(
     surveying: impl Future<Output = Vec<SurveyedPool>>,
     executing: &mut FuturesUnordered<Execution<'_>>,
-) -> (Vec<SurveyedPool>, Vec<CycleReport>) {
+) -> (Vec<SurveyedPool>, Vec<(PoolName, Option<CycleReport>)>) {
     let (mut surveying, mut ended) = (Box::pin(surveying), Vec::new());
     loop {
         tokio::select! {
@@ -189,13 +202,17 @@ async fn survey_held<P: Ports>(
     configured: Option<Blueprints>,
     busy: &BTreeSet<PoolName>,
 ) -> Vec<SurveyedPool> {
-    let Some(configured) = configured else { return Vec::new() };
+    let Some(configured) = configured else {
+        leases.give_up(stack).await;
+        return Vec::new();
+    };
     let surveying = async {
         let mut held = hold(stack, &configured, leases).await?;
         held.retain(|pool| !busy.contains(pool));
         survey(stack, &configured, &held).await
     };
-    surveying.await.unwrap_or_else(|fault| {
+    let surveyed = stack.caught("survey", "", surveying).await;
+    surveyed.unwrap_or_else(|defect| Err(defect.into())).unwrap_or_else(|fault| {
         tracing::warn!(%fault, "could not survey the pools");
         Vec::new()
     })
@@ -212,13 +229,7 @@ mod tests {
     fn waits_for_turn(turn: &Mutex<()>) -> Execution<'_> {
         Box::pin(async {
             drop(turn.lock().await);
-            CycleReport {
-                pool: PoolName::new("ci"),
-                target: Target::NOTHING,
-                machines: BTreeMap::new(),
-                notes: Vec::new(),
-                deeds: Vec::new(),
-            }
+            (PoolName::new("ci"), None)
         })
     }
 

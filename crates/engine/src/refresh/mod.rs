@@ -112,40 +112,64 @@ pub async fn run_lane<P: Ports>(
     memory: &AdvertMemory,
 ) -> Vec<StepReport> {
     let mut reports = Vec::new();
-    let mut report = |step, outcome: Result<Vec<String>, Fault>| {
+    let mut report = |(step, outcome): (&'static str, Result<Vec<String>, Fault>)| {
         let outcome = outcome.map_err(|fault| fault.to_string());
         if let Err(why) = &outcome {
             tracing::warn!(step, why, "a step of refresh failed");
         }
         reports.push(StepReport { step, outcome });
     };
+    let clock_error = stack.clock_error();
     match lane {
         Lane::Site => {
-            report("ground", learn_site(stack).await);
-            report("templates", stack.ports.site().prepare(&desired.classes, true).await);
+            report(step(stack, "ground", learn_site(stack)).await);
+            let templates = stack.ports.site().prepare(&desired.classes, true);
+            report(step(stack, "templates", templates).await);
         }
-        Lane::Parameters => report("parameters", parameters(stack, desired).await),
+        Lane::Parameters => report(step(stack, "parameters", parameters(stack, desired)).await),
         Lane::Queues => {
-            report("queues", queues(stack, desired).await);
-            report("advertising", advertising(stack, desired, memory).await);
+            report(step(stack, "queues", queues(stack, desired)).await);
+            let readvertised = advertising(stack, desired, memory);
+            report(step(stack, "advertising", readvertised).await);
         }
         Lane::Tokens => {
             if let Some(every) = desired.tokens_every {
-                report("tokens", tokens(stack, every).await);
+                report(step(stack, "tokens", tokens(stack, every)).await);
             }
         }
         Lane::Runs if desired.reads_runs => {
-            report("ended runs", runs::release_ended(stack).await);
+            report(step(stack, "ended runs", runs::release_ended(stack)).await);
         }
-        Lane::Machines => {
-            report("reaping", reaping(stack).await);
-            report("reconciling", reconciling(stack).await);
+        Lane::Machines => match &clock_error {
+            None => {
+                report(step(stack, "reaping", reaping(stack)).await);
+                report(step(stack, "reconciling", reconciling(stack)).await);
+            }
+            // Logged already, and not at each call.
+            Some(error) => reports.push(StepReport {
+                step: "clock",
+                outcome: Err(format!("{error}: nothing was reaped or reconciled")),
+            }),
+        },
+        Lane::Releases if clock_error.is_none() => {
+            report(step(stack, "releasing", releasing(stack)).await);
         }
-        Lane::Releases => report("releasing", releasing(stack).await),
-        Lane::Ghosts if desired.manages_runners => report("ghosts", ghosts::remove(stack).await),
-        Lane::Runs | Lane::Ghosts => {}
+        Lane::Ghosts if desired.manages_runners && clock_error.is_none() => {
+            report(step(stack, "ghosts", ghosts::remove(stack)).await);
+        }
+        Lane::Runs | Lane::Releases | Lane::Ghosts => {}
     }
     reports
+}
+
+/// Runs one step; a panic is its failure.
+fn step<P: Ports>(
+    stack: &Stack<P>,
+    name: &'static str,
+    work: impl Future<Output = Result<Vec<String>, Fault>>,
+) -> impl Future<Output = (&'static str, Result<Vec<String>, Fault>)> {
+    let work = stack.caught("step", name, work);
+    async move { (name, work.await.unwrap_or_else(|defect| Err(defect.into()))) }
 }
 
 /// Until when a step retries one call.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State as FromState};
-use axum::http::header::USER_AGENT;
+use axum::http::header::{DATE, HeaderValue, USER_AGENT};
 use axum::http::{HeaderName, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use bullpen_core::time::Timestamp;
+use bullpen_core::time::{Timestamp, to_http_date};
 
 use super::access::{Options, caller};
 use super::http::{RequestHead, StandInReply, set_headers, text};
@@ -52,6 +52,8 @@ pub(super) async fn github_levers(
         Some(refusal) => refusal.into_response(),
         None => next.run(request).await,
     };
+    let mut response = response;
+    world.look(|state, now| date(&mut response, state.levers.dated_earlier_s, now));
     let status = response.status().as_u16();
     world.look(|state, _| *state.answers.entry((kind, status)).or_default() += 1);
     unless_lost(&world)?;
@@ -81,6 +83,17 @@ async fn delay_or_drop(world: &World) -> Result<(), Dropped> {
     }
     let dropped = world.look(|state, _| state.levers.outage == Some(Outage::Drop));
     if dropped { Err(Dropped) } else { Ok(()) }
+}
+
+/// Dates an answer as the lever says; the server dates all others.
+fn date(response: &mut Response, earlier_s: i64, now: Timestamp) {
+    if earlier_s == 0 {
+        return;
+    }
+    let dated = Timestamp::from_millis(now.as_millis() - earlier_s * 1_000);
+    if let Ok(dated) = HeaderValue::from_str(&to_http_date(dated)) {
+        response.headers_mut().insert(DATE, dated);
+    }
 }
 
 /// Drops the call if its answer is to be lost.

@@ -32,6 +32,8 @@ pub struct Levers {
     pub slow_ms: u64,
     /// So many calls take effect, and their answers are lost.
     pub lose_answers: u32,
+    /// Every answer is dated so many seconds earlier, as if the caller's clock were ahead.
+    pub dated_earlier_s: i64,
 }
 
 /// What happens to webhooks. Those that are already on their way are not reached by `lose`, `double`

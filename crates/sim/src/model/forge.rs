@@ -197,6 +197,8 @@ pub struct ForgeState {
     points_a_minute: Option<u32>,
     /// Whether it gives no job to any listener.
     gives_nothing: bool,
+    /// The label's part at which the client panics.
+    breaks_at: Option<String>,
     spent: VecDeque<(tokio::time::Instant, u32)>,
     budget: Option<Budget>,
     witness: Witness,
@@ -668,6 +670,23 @@ impl ForgeModel {
 }
 
 impl ForgeModel {
+    /// The client panics when it asks for a credential with a label that contains this text, or for
+    /// the list of runners if the text is `runners`.
+    pub fn break_at(&self, text: &str) {
+        self.state().breaks_at = Some(text.to_owned());
+    }
+
+    fn break_down(&self, what: &str) {
+        let breaks_at = self.state().breaks_at.clone();
+        let breaks = breaks_at.is_some_and(|text| what.contains(&text));
+        assert!(!breaks, "a planned defect of the client");
+    }
+
+    /// Whether the client panics by a lever.
+    pub fn is_breaking(&self) -> bool {
+        self.state().breaks_at.is_some()
+    }
+
     /// Whether GitHub accepts a call of this many points now.
     pub(super) fn admits(&self, points: u32, wire: &Wire) -> Result<(), Fault> {
         self.state().admit(points, wire)
@@ -696,6 +715,7 @@ impl ForgeState {
 
 impl Forge for ForgeModel {
     async fn credential(&self, runner: &RunnerSpec) -> Result<Credential, Fault> {
+        self.break_down(&runner.labels.join(","));
         if runner.ephemeral {
             let spec = runner.clone();
             return self.ask(WRITE, move |state| mint(state, &spec)).await?;
@@ -711,6 +731,7 @@ impl Forge for ForgeModel {
     }
 
     async fn runners(&self) -> Result<Vec<Runner>, Fault> {
+        self.break_down("runners");
         let runner = |(name, entry): (&RunnerName, &Entry)| Runner {
             name: name.clone(),
             online: entry.online,

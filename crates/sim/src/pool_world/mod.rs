@@ -133,7 +133,7 @@ impl PoolWorld {
         tokio::select! {
             biased;
             () = wire.died() => {}
-            () = Box::pin(pools::keep(stack, leases, configured, pending::<()>, &|_| {})) => {}
+            never = Box::pin(pools::keep(stack, leases, configured, pending::<()>, &|_| {})) => match never {},
         }
         pending().await
     }

@@ -22,6 +22,7 @@ pub(super) fn apply(world: &World, change: &Change) {
         Change::OutageOver => world.end_storms(),
         Change::QueueDeleted(name) => world.outside.queues().delete_now(name),
         Change::GivesNothing(gives_nothing) => forge.set_gives_nothing(*gives_nothing),
+        Change::Breaks(text) => forge.break_at(text),
         Change::Silent => world.jobs.set_outage(true),
         Change::Points(a_minute) => forge.limit_points(*a_minute),
         Change::RunEnds(run) => forge.end_run(run.clone()),

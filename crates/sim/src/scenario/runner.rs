@@ -121,6 +121,9 @@ impl RunningScenario {
         let Some(verb) = &line.verb else { return Ok(Vec::new()) };
         let results = self.verb(verb).await;
         self.checker.look(&self.world);
+        if let Some(defect) = self.world.defect() {
+            return Err(Why::Unmet(format!("a process caught a panic: {defect}")));
+        }
         match self.checker.verdict() {
             Some((violation, history)) => Err(Why::Violated(violation, history)),
             None => results.map_err(Why::Unmet),

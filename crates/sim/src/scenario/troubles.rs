@@ -74,7 +74,7 @@ pub(super) fn weather(words: &mut Words) -> Result<Verb, Misspelt> {
 }
 
 /// `github down`, `github up`, `github points=60`, `github points=unlimited`,
-/// `github gives=nothing`, `github gives=jobs`
+/// `github gives=nothing`, `github gives=jobs`, `github breaks-at=runs-on=71`
 pub(super) fn github(words: &mut Words) -> Result<Verb, Misspelt> {
     if let Some(word) = words.option("points") {
         let unlimited = word.text == "unlimited";
@@ -84,6 +84,9 @@ pub(super) fn github(words: &mut Words) -> Result<Verb, Misspelt> {
     if let Some(word) = words.option("gives") {
         let gives_nothing = word.one_of("gift", &[("nothing", true), ("jobs", false)])?;
         return Ok(Verb::Change(Change::GivesNothing(gives_nothing)));
+    }
+    if let Some(word) = words.option("breaks-at") {
+        return Ok(Verb::Change(Change::Breaks(word.text.clone())));
     }
     let word = words.plain("down, silent or up")?;
     if word.text == "silent" {

@@ -116,6 +116,8 @@ pub(super) enum Change {
     },
     /// GitHub gives no job to any listener, or gives them again.
     GivesNothing(bool),
+    /// GitHub's client panics at credentials with a label that contains this.
+    Breaks(String),
     /// GitHub answers no call about runs and jobs.
     Silent,
     Points(Option<u32>),

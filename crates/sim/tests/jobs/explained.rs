@@ -8,6 +8,7 @@ use std::time::Duration;
 use bullpen_core::class::Usage;
 use bullpen_core::explain::{ExplainInput, Explanation, explain};
 use bullpen_core::ids::JobId;
+use bullpen_core::job::aside::SetAside;
 use bullpen_core::job::{JobFact, JobStateName, ReportedStatus};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::calm_world;
@@ -17,7 +18,12 @@ use super::service_world::{ServiceWorld, about_in};
 
 const LONG: Duration = Duration::from_secs(30 * 60);
 
-async fn explained(sim: &ServiceWorld, job: &str) -> Explanation {
+/// The explanation of a job, and of the note that its row is set aside.
+pub(super) async fn explained(
+    sim: &ServiceWorld,
+    job: &str,
+    set_aside: Option<&SetAside>,
+) -> Explanation {
     let row = sim.world.outside.ledger().row(&JobId::new(job)).await.expect("calm");
     let row = row.expect("it has a row");
     let explanation = explain(&ExplainInput {
@@ -27,6 +33,7 @@ async fn explained(sim: &ServiceWorld, job: &str) -> Explanation {
         record: None,
         report: None,
         unreadable: None,
+        set_aside,
         now: sim.world.outside.clock().true_now(),
         limits: &sim.world.limits,
     });
@@ -46,7 +53,7 @@ fn a_cold_start_waits_for_its_machine() {
         sim.queue("7").await;
         let done = async || sim.is_settled("7").await;
         assert!(sim.serve_until("serve", LONG, |_| true, done).await);
-        let explanation = explained(&sim, "7").await;
+        let explanation = explained(&sim, "7", None).await;
         let all = [
             "queued",
             "heard",
@@ -78,7 +85,7 @@ fn a_warm_start_names_the_machine() {
         sim.queue("7").await;
         let done = async || sim.is_settled("7").await;
         assert!(sim.serve_until("serve", LONG, |_| true, done).await);
-        let explanation = explained(&sim, "7").await;
+        let explanation = explained(&sim, "7", None).await;
         let all = [
             "queued",
             "heard",
@@ -110,7 +117,7 @@ fn an_idle_machine_of_others_is_counted() {
             let done = async || sim.is_settled(job).await;
             assert!(sim.serve_until(job, LONG, |_| true, done).await, "{:?}", sim.row(job).await);
         }
-        let explanation = explained(&sim, "8").await;
+        let explanation = explained(&sim, "8", None).await;
         let line = explanation.timeline.iter().find(|entry| entry.code == "nothing-idle");
         let words = line.map(|entry| entry.what.as_str());
         let counted = "no machine was idle that it may have: 1 of another trust group";
@@ -140,7 +147,7 @@ fn a_webhook_that_comes_twice_delays_no_release() {
         };
         assert!(sim.serve_until("serve", LONG, takes, done).await, "{:?}", sim.row("7").await);
         assert!(repeated.get());
-        let explanation = explained(&sim, "7").await;
+        let explanation = explained(&sim, "7", None).await;
         let released = explanation.timeline.iter().find(|entry| entry.code == "released");
         let took = released.map(|entry| Duration::from_millis(entry.took_ms));
         assert!(took.is_some_and(|took| took < Duration::from_secs(8)), "{}", explanation.text());
@@ -157,7 +164,7 @@ fn under_a_ceiling_the_ceiling_is_named() {
         sim.queue("7").await;
         let tried = async || sim.row("7").await.setbacks.iter().any(|setback| setback.times > 2);
         assert!(sim.serve_until("serve", LONG, |_| true, tried).await, "{:?}", sim.row("7").await);
-        let explanation = explained(&sim, "7").await;
+        let explanation = explained(&sim, "7", None).await;
         assert!(
             explanation.waits && explanation.blocker == Some("ceiling"),
             "{}",
@@ -166,7 +173,7 @@ fn under_a_ceiling_the_ceiling_is_named() {
         assert!(explanation.next.at.is_some(), "{}", explanation.text());
         let done = async || sim.is_settled("7").await;
         assert!(sim.serve_until("finish", LONG, |_| true, done).await);
-        let explanation = explained(&sim, "7").await;
+        let explanation = explained(&sim, "7", None).await;
         assert_eq!(explanation.blocker, Some("ceiling"), "{}", explanation.text());
         let ceilings = codes(&explanation).into_iter().filter(|code| *code == "ceiling").count();
         assert_eq!(ceilings, 1, "{}", explanation.text());
@@ -182,7 +189,7 @@ fn a_pool_that_does_not_exist_is_named() {
         sim.deliver(&fact).await;
         let done = async || !sim.github.notices().is_empty() && sim.row("7").await.is_over();
         assert!(sim.serve_until("serve", LONG, |_| true, done).await);
-        let explanation = explained(&sim, "7").await;
+        let explanation = explained(&sim, "7", None).await;
         assert!(codes(&explanation).contains(&"unknown-pool"), "{}", explanation.text());
         assert!(
             explanation.verdict.contains("there is no pool `nowhere`"),
@@ -211,7 +218,7 @@ fn of_one_label(seed: u64) -> bool {
         }
         let done = async || sim.is_settled("7").await && sim.is_settled("8").await;
         assert!(sim.serve_until("serve", LONG, |_| true, done).await, "seed {seed}");
-        let [one, other] = [explained(&sim, "7").await, explained(&sim, "8").await];
+        let [one, other] = [explained(&sim, "7", None).await, explained(&sim, "8", None).await];
         sim.end().await;
         let line = |of: &Explanation, code: &str| {
             let line = of.timeline.iter().find(|entry| entry.code == code);

@@ -6,7 +6,9 @@
 mod active;
 mod batches;
 mod ceilings;
+pub(crate) mod clocks;
 mod cost;
+pub(crate) mod defects;
 mod explained;
 mod ghosts;
 mod machine;

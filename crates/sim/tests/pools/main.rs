@@ -6,6 +6,7 @@
 pub(crate) mod calls;
 pub(crate) mod converging;
 pub(crate) mod crashes;
+pub(crate) mod defects;
 pub(crate) mod hostile;
 pub(crate) mod keepers;
 mod leaving;

@@ -1,10 +1,10 @@
-//! The planted bugs about jobs of other runs: each must make a test in `tests/strangers.rs` or
-//! `tests/jobs` fail.
+//! The planted bugs about jobs of other runs, defects and clocks: each must make a test in
+//! `tests/strangers.rs` or `tests/jobs` fail.
 //!
 //! Not here: the mistakes themselves (`sabotage!` in the code).
 
 use super::pools::TestBug;
-use crate::jobs::{reruns, strangers};
+use crate::jobs::{clocks, defects, reruns, strangers};
 use crate::strangers::{
     a_guessed_label_gets_no_runner, a_machine_that_a_stranger_was_started_on_is_not_used_again,
     machines_of_a_run_of_unknown_origin_end,
@@ -36,5 +36,20 @@ pub(crate) const BUGS: &[TestBug] = &[
         name: "bound-labels-bind-no-runner",
         mistake: "a job that names another run's id starts on that run's machine",
         test: strangers::a_fork_that_names_a_trusted_run_begins_nothing_on_its_machine,
+    },
+    TestBug {
+        name: "poison-is-never-set-aside",
+        mistake: "a process serves a row again and again that makes it panic each time",
+        test: defects::a_row_that_panics_is_set_aside,
+    },
+    TestBug {
+        name: "clocks-are-believed",
+        mistake: "a process with a clock that is hours off judges ages and gives jobs their deadlines",
+        test: clocks::a_wrong_clock_ends_no_machine_and_no_job,
+    },
+    TestBug {
+        name: "panics-are-not-caught",
+        mistake: "one panic ends the whole process",
+        test: defects::a_step_that_panics_stops_no_other,
     },
 ];

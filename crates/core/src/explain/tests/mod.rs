@@ -110,6 +110,7 @@ impl TestJob {
             record,
             report: None,
             unreadable: None,
+            set_aside: None,
             now: ms(now),
             limits: &LIMITS,
         });

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{LaunchRequest, Offering};
-use bullpen_core::ids::{InstanceId, InstanceType, Zone};
+use bullpen_core::ids::{InstanceId, InstanceType, PoolName, Zone};
 use bullpen_core::ports::{
     Fault, Fleet, Launched, Listing, Machine, Page, Site, StartOutcome, StopOrder, Tag,
 };
@@ -86,6 +86,18 @@ impl FleetModel {
     /// Sets how many of a thousand launches of several machines are incomplete.
     pub fn set_partial(&self, per_mille: u32) {
         self.state().partial = per_mille;
+    }
+
+    /// The client panics when it launches for this pool, if there is one.
+    pub fn break_launches_of(&self, pool: Option<PoolName>) {
+        let mut state = self.state();
+        state.has_broken |= pool.is_some();
+        state.breaks_for = pool;
+    }
+
+    /// Whether the client panicked by a lever, or would.
+    pub fn has_broken(&self) -> bool {
+        self.state().has_broken
     }
 
     /// Sets the callback that runs when a machine has booted.
@@ -257,6 +269,9 @@ impl Fleet for FleetModel {
     ) -> impl Future<Output = Result<Launched, Fault>> + Send {
         let request = request.clone();
         async move {
+            let breaks_for = self.state().breaks_for.clone();
+            let breaks = breaks_for.is_some() && breaks_for == request.pool;
+            assert!(!breaks, "a planned defect of the client");
             let count = usize::try_from(request.count).unwrap_or(usize::MAX);
             let launched = self.ask(FleetCall::Launch, count, move |model, state| {
                 let (launched, new) = state.launch(&request, model.clock.true_now(), &model.wire);

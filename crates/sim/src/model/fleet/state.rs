@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bullpen_core::class::{Architecture, Usage};
 use bullpen_core::creation::{LaunchRequest, Offering};
-use bullpen_core::ids::{InstanceId, InstanceType, IntentId, MailboxKey, Zone};
+use bullpen_core::ids::{InstanceId, InstanceType, IntentId, MailboxKey, PoolName, Zone};
 use bullpen_core::ports::{Fault, Launched, Machine, MachineState, StartOutcome, Tag, Tags};
 use bullpen_core::rates::{Budget, FleetCall, Rates};
 use bullpen_core::time::Timestamp;
@@ -118,6 +118,9 @@ pub struct FleetState {
     pub(super) vcpu_max: BTreeMap<Usage, u32>,
     /// Of a thousand launches of several machines, how many are incomplete.
     pub(super) partial: u32,
+    /// The pool for which the client panics.
+    pub(super) breaks_for: Option<PoolName>,
+    pub(super) has_broken: bool,
     serial: u64,
     pub(super) delays: Delays,
     pub(super) rates: Rates,

@@ -116,6 +116,7 @@ fn row(burst: usize, order: &DemoJob) -> JobOutcome {
         record: None,
         report: None,
         unreadable: None,
+        set_aside: None,
         now: at(1_000),
         limits: &Limits::DEFAULT,
     });
