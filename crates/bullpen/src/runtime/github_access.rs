@@ -138,6 +138,10 @@ impl Forge for GithubAccess {
         }
     }
 
+    fn credential_wait(&self) -> Duration {
+        self.manager.as_ref().map_or(Duration::ZERO, Forge::credential_wait)
+    }
+
     async fn delete(&self, runner: &RunnerName) -> Deletion {
         match &self.manager {
             Some(manager) => manager.delete(runner).await,

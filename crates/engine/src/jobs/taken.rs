@@ -109,7 +109,7 @@ async fn await_spare<P: Ports, J: JobForge>(
     match spare {
         Spare::Left => return Ok(()),
         // GitHub may have given it the job, and may not have said so.
-        Spare::Useless if !finish::is_queued(service, job).await? => return Ok(()),
+        Spare::Useless if !finish::is_wanted(service, job).await? => return Ok(()),
         Spare::Useless | Spare::None => {}
     }
     // The machine is released once the job that took it is over.

@@ -9,6 +9,7 @@ mod ceilings;
 mod cost;
 mod explained;
 mod ghosts;
+pub(crate) mod githubs_hour;
 mod machine;
 mod order;
 mod pools;
