@@ -125,7 +125,9 @@ async fn answer_call<P: Ports, J: Sync>(
             let _ = answer.send(());
         }
         Call::Ready { answer } => send_to_waiting(answer, readiness(service)).await,
-        Call::Metrics { answer } => send_to_waiting(answer, metrics.text(service.stack)).await,
+        Call::Metrics { answer } => {
+            send_to_waiting(answer, metrics.text(service.stack, service.forge.calls())).await
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use bullpen_core::forge_rates::CallCounts;
 use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::job::MachineSource;
 use bullpen_core::ports::{Clock as _, Fault, Ports, Queues as _};
@@ -78,6 +79,12 @@ struct ByOutside {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByPurpose {
+    purpose: &'static str,
+    hour: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByAction {
     pool: String,
     action: String,
@@ -111,6 +118,7 @@ pub(super) struct Metrics {
     actions: Family<ByAction, Counter>,
     unreadable: Counter,
     unreadable_items: Family<OfKind, Counter>,
+    github_calls: Family<ByPurpose, Counter>,
     /// When the stack's gauges were read last, by the process's monotonic clock.
     looked: Mutex<Option<Duration>>,
 }
@@ -138,6 +146,7 @@ impl Metrics {
             actions: Family::default(),
             unreadable: Counter::default(),
             unreadable_items: Family::default(),
+            github_calls: Family::default(),
             looked: Mutex::default(),
         };
         metrics.register();
@@ -174,6 +183,8 @@ impl Metrics {
         let help =
             "Reads of the store that found an item which this version cannot read, by its kind";
         known.register("items_unreadable", help, self.unreadable_items.clone());
+        let help = "Calls to GitHub by purpose, and whether they counted towards its hourly limit";
+        known.register("github_calls", help, self.github_calls.clone());
     }
 
     /// Counts an answer to a delivery.
@@ -227,7 +238,7 @@ impl Metrics {
     }
 
     /// All metrics, as text. Gauges that cannot be read now stay as they were.
-    pub(super) async fn text<P: Ports>(&self, stack: &Stack<P>) -> String {
+    pub(super) async fn text<P: Ports>(&self, stack: &Stack<P>, calls: CallCounts) -> String {
         if let Err(fault) = self.look(stack).await {
             tracing::info!(%fault, "could not read the stack's gauges");
         }
@@ -238,6 +249,13 @@ impl Metrics {
             let of = OfKind { kind: kind.name() };
             let counted = self.unreadable_items.get_or_create(&of);
             counted.inc_by(reads.saturating_sub(counted.get()));
+        }
+        for (purpose, count) in calls {
+            for (hour, calls) in [("counted", count.sent - count.free), ("free", count.free)] {
+                let of = ByPurpose { purpose: purpose.as_str(), hour };
+                let counted = self.github_calls.get_or_create(&of);
+                counted.inc_by(calls.saturating_sub(counted.get()));
+            }
         }
         let mut all = String::new();
         // Writing into a text does not fail.

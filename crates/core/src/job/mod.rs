@@ -28,6 +28,7 @@ pub mod placement;
 pub mod reason;
 pub mod rerun;
 pub mod returning;
+pub mod run_note;
 pub mod search;
 pub mod step;
 mod stored;

@@ -159,6 +159,9 @@ async fn search_each<P: Ports, J: JobForge>(
             Err(fault) => {
                 tracing::info!(%repository, %fault, "could not search repository");
                 found.failed += 1;
+                if sabotage!("one-bad-repository-stops-the-search") {
+                    return;
+                }
                 silent = if fault.is_transient() { silent + 1 } else { 0 };
                 if silent == SILENT_MAX {
                     memory.next = order.get(number + 1).cloned();

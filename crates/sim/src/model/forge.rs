@@ -233,6 +233,7 @@ impl ForgeModel {
     /// Waits for a call's turn.
     pub(super) async fn turn(&self, call: Call) -> Result<(), Fault> {
         let latest = instant() + call.patience();
+        let mut has_waited = false;
         loop {
             let now = instant();
             let wait = {
@@ -242,8 +243,10 @@ impl ForgeModel {
                     limits.sent(call, now);
                     return Ok(());
                 }
-                if now + wait > latest {
+                if !std::mem::replace(&mut has_waited, true) {
                     limits.postpone(call);
+                }
+                if now + wait > latest {
                     return Err(Fault::Throttled);
                 }
                 wait

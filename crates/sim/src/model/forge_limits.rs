@@ -167,7 +167,7 @@ impl ForgeLimits {
         }
     }
 
-    /// Counts a call that the client makes wait too long.
+    /// Counts a call that the client makes wait.
     pub(super) fn postpone(&mut self, call: Call) {
         *self.postponed.entry(call.purpose).or_default() += 1;
     }

@@ -286,6 +286,17 @@ impl JobForgeModel {
         locked(&self.state).refuses_redelivery = refuses;
     }
 
+    /// Forgets the jobs that ended this long ago or longer, so that a long simulation stays fast.
+    pub fn forget_over(&self, ago: Duration) {
+        let mut state = locked(&self.state);
+        state.jobs.retain(|_, job| {
+            let is_over = matches!(job.said, ReportedStatus::Completed { .. });
+            !is_over || instant() - job.before.1 < ago
+        });
+        let JobForgeState { jobs, numbers, .. } = &mut *state;
+        numbers.retain(|_, id| jobs.contains_key(id));
+    }
+
     /// The calls of all processes so far, by purpose.
     pub fn calls_of_all(&self) -> CallCounts {
         self.runners.calls()
