@@ -14,6 +14,7 @@ pub mod config;
 pub mod creation;
 pub mod download;
 pub mod explain;
+pub mod forge_rates;
 pub mod ids;
 pub mod instance;
 pub mod invariants;

@@ -4,68 +4,40 @@
 //! calls in an hour. Each priority has a share of both, so that housekeeping leaves some for reads,
 //! and both leave some for runners. All times are monotonic.
 //!
-//! Not here: waiting (`meter`), and choosing the credential (`client`).
+//! Not here: the hour's shares (`core::forge_rates`), waiting (`meter`), and choosing the credential
+//! (`client`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+use bullpen_core::forge_rates::{CallPriority, HourLeft};
 
 use crate::limits::{
     HOUSEKEEPING_PATIENCE, POINTS_MAX, POINTS_MINUTE, POINTS_READ, POINTS_WINDOW, POINTS_WRITE,
     READ_PATIENCE, URGENT_PATIENCE,
 };
 
-/// How urgent a call is: a lower priority leaves part of the budget to the higher ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Priority {
-    /// No caller is blocked on it: sweeps, lists.
-    Housekeeping,
-    /// A caller needs the answer for a decision.
-    Read,
-    /// A job waits for it: a runner, or a token for requesting a runner.
-    Urgent,
+/// The percentage of the minute's points up to which this priority may spend.
+const fn share(priority: CallPriority) -> u32 {
+    match priority {
+        CallPriority::Housekeeping => 50,
+        CallPriority::Read => 80,
+        CallPriority::Urgent => 100,
+    }
 }
 
-impl Priority {
-    /// The percentage of the minute's points up to which this priority may spend.
-    const fn share(self) -> u32 {
-        match self {
-            Self::Housekeeping => 50,
-            Self::Read => 80,
-            Self::Urgent => 100,
-        }
-    }
-
-    /// The percentage of the hour's calls that this priority leaves to the higher ones.
-    const fn reserved(self) -> u64 {
-        match self {
-            Self::Housekeeping => 25,
-            Self::Read => 5,
-            Self::Urgent => 0,
-        }
-    }
-
-    /// How long a call of this priority waits before the meter refuses it.
-    pub(crate) const fn patience(self) -> Duration {
-        match self {
-            Self::Housekeeping => HOUSEKEEPING_PATIENCE,
-            Self::Read => READ_PATIENCE,
-            Self::Urgent => URGENT_PATIENCE,
-        }
+/// How long a call of this priority waits before the meter refuses it.
+pub(crate) const fn patience(priority: CallPriority) -> Duration {
+    match priority {
+        CallPriority::Housekeeping => HOUSEKEEPING_PATIENCE,
+        CallPriority::Read => READ_PATIENCE,
+        CallPriority::Urgent => URGENT_PATIENCE,
     }
 }
 
 /// The points that one call costs.
 pub(crate) const fn points(is_write: bool) -> u32 {
     if is_write { POINTS_WRITE } else { POINTS_READ }
-}
-
-/// An answer's numbers about the hourly limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hour {
-    pub(crate) limit: u64,
-    pub(crate) remaining: u64,
-    /// When GitHub resets the count.
-    pub(crate) reset: Duration,
 }
 
 /// One credential's budget. A call counts until no minute of GitHub's can hold it any more: for
@@ -77,7 +49,10 @@ pub(crate) struct Budget {
     total: u32,
     /// How many calls were ever sent.
     calls: u64,
-    hour: Option<Hour>,
+    /// The hour as the last answer had it.
+    hour: Option<HourLeft>,
+    /// Calls whose answer has not come, and so is in no answer's numbers.
+    under_way: u64,
     /// Until when GitHub's last rate limit forbids calls.
     paused_until: Duration,
 }
@@ -91,7 +66,7 @@ pub(crate) struct Spent {
 
 impl Budget {
     /// How long a call of this priority and cost has to wait; spends nothing.
-    pub(crate) fn wait(&mut self, now: Duration, priority: Priority, points: u32) -> Duration {
+    pub(crate) fn wait(&mut self, now: Duration, priority: CallPriority, points: u32) -> Duration {
         self.forget(now);
         let pause = self.paused_until.saturating_sub(now);
         pause
@@ -105,14 +80,22 @@ impl Budget {
         let spent = Spent { until: now + POINTS_WINDOW, call: self.calls };
         self.spent.insert(spent, points);
         self.total = self.total.saturating_add(points);
-        if let Some(hour) = &mut self.hour {
-            hour.remaining = hour.remaining.saturating_sub(1);
-        }
+        self.under_way += 1;
         spent
     }
 
-    /// Notes that a call was answered now: it arrived before.
+    /// Notes that a call will have no answer: it may have arrived.
+    pub(crate) fn lost(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+        if let Some(hour) = &mut self.hour {
+            hour.remaining = hour.remaining.saturating_sub(1);
+        }
+    }
+
+    /// Notes that a call was answered now: it arrived before. The answer's own numbers say what it
+    /// cost of the hour.
     pub(crate) fn answered(&mut self, spent: Spent, now: Duration) {
+        self.under_way = self.under_way.saturating_sub(1);
         if let Some(points) = self.spent.remove(&spent) {
             let until = spent.until.min(now + POINTS_MINUTE);
             self.spent.insert(Spent { until, ..spent }, points);
@@ -121,10 +104,10 @@ impl Budget {
 
     /// Stores an answer's hourly numbers. Answers may arrive out of order: within one hour the
     /// smaller remainder is the later one.
-    pub(crate) fn update_hour(&mut self, received: Hour) {
+    pub(crate) fn update_hour(&mut self, received: HourLeft) {
         self.hour = Some(match self.hour {
             Some(hour) if hour.reset.abs_diff(received.reset) <= SAME_HOUR => {
-                Hour { remaining: hour.remaining.min(received.remaining), ..received }
+                HourLeft { remaining: hour.remaining.min(received.remaining), ..received }
             }
             _ => received,
         });
@@ -143,22 +126,22 @@ impl Budget {
         }
         let minute =
             u64::from(POINTS_MAX.saturating_sub(self.total)) * 1000 / u64::from(POINTS_MAX);
-        let hour = self.hour.filter(|hour| now < hour.reset);
+        let hour = self.hour_left(now);
         minute.min(hour.map_or(1000, |hour| hour.remaining * 1000 / hour.limit.max(1)))
     }
 
-    fn wait_for_hour(&self, now: Duration, priority: Priority) -> Duration {
-        match self.hour {
-            Some(hour) if now < hour.reset => {
-                let kept = hour.limit * priority.reserved() / 100;
-                if hour.remaining > kept { Duration::ZERO } else { hour.reset.saturating_sub(now) }
-            }
-            _ => Duration::ZERO,
-        }
+    /// The hour without the calls under way; none if GitHub has not told, or it is over.
+    fn hour_left(&self, now: Duration) -> Option<HourLeft> {
+        let hour = self.hour.filter(|hour| now < hour.reset)?;
+        Some(HourLeft { remaining: hour.remaining.saturating_sub(self.under_way), ..hour })
     }
 
-    fn wait_for_points(&self, now: Duration, priority: Priority, points: u32) -> Duration {
-        let most = POINTS_MAX * priority.share() / 100;
+    fn wait_for_hour(&self, now: Duration, priority: CallPriority) -> Duration {
+        self.hour_left(now).map_or(Duration::ZERO, |hour| hour.wait(now, priority))
+    }
+
+    fn wait_for_points(&self, now: Duration, priority: CallPriority, points: u32) -> Duration {
+        let most = POINTS_MAX * share(priority) / 100;
         let mut over = (self.total + points).saturating_sub(most);
         for (spent, cost) in &self.spent {
             if over == 0 {
@@ -197,7 +180,11 @@ mod tests {
 
     /// Spends as much as the budget allows, advancing the clock by `step`; returns each call's time
     /// and cost.
-    fn greedy(calls: &[(Priority, bool)], step: Duration, until: Duration) -> Vec<(Duration, u32)> {
+    fn greedy(
+        calls: &[(CallPriority, bool)],
+        step: Duration,
+        until: Duration,
+    ) -> Vec<(Duration, u32)> {
         let (mut budget, mut now, mut sent) = (Budget::default(), Duration::ZERO, Vec::new());
         let mut next = calls.iter().cycle();
         while now < until {
@@ -222,7 +209,7 @@ mod tests {
 
     #[test]
     fn no_minute_ever_has_more_points_than_github_allows() {
-        use Priority::{Housekeeping, Read, Urgent};
+        use CallPriority::{Housekeeping, Read, Urgent};
         let mixed = [(Urgent, true), (Read, false), (Housekeeping, false), (Read, true)];
         for step in [7, 50, 333, 1_001] {
             let sent = greedy(&mixed, at(step), 4 * MINUTE);
@@ -244,7 +231,7 @@ mod tests {
                     }
                     now < *answer
                 });
-                while budget.wait(now, Priority::Urgent, 5).is_zero() {
+                while budget.wait(now, CallPriority::Urgent, 5).is_zero() {
                     under_way.push((budget.spend(now, 5), now + latency));
                     sent.push((now, 5));
                 }
@@ -260,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_whole_allowance_is_used() {
-        let sent = greedy(&[(Priority::Urgent, true)], at(10), MINUTE);
+        let sent = greedy(&[(CallPriority::Urgent, true)], at(10), MINUTE);
         assert_eq!(most_in(MINUTE, &sent), POINTS_MAX);
         assert_eq!(sent.len(), 180, "GitHub allows 180 writes in a minute");
     }
@@ -269,7 +256,7 @@ mod tests {
     fn housekeeping_gives_way_to_reads_and_both_to_runners() {
         let mut budget = Budget::default();
         let mut used = Vec::new();
-        for priority in [Priority::Housekeeping, Priority::Read, Priority::Urgent] {
+        for priority in [CallPriority::Housekeeping, CallPriority::Read, CallPriority::Urgent] {
             while budget.wait(at(0), priority, 1) == Duration::ZERO {
                 budget.spend(at(0), 1);
             }
@@ -277,11 +264,11 @@ mod tests {
         }
         assert_eq!(used, [450, 720, 900]);
         assert_eq!(
-            budget.wait(at(1000), Priority::Urgent, 5),
+            budget.wait(at(1000), CallPriority::Urgent, 5),
             POINTS_WINDOW.saturating_sub(at(1000))
         );
         assert_eq!(budget.left(at(1000)), 0);
-        assert_eq!(budget.wait(POINTS_WINDOW, Priority::Housekeeping, 5), Duration::ZERO);
+        assert_eq!(budget.wait(POINTS_WINDOW, CallPriority::Housekeeping, 5), Duration::ZERO);
     }
 
     #[test]
@@ -291,37 +278,55 @@ mod tests {
             budget.spend(at(second * 100), 10);
         }
         let now = at(10_000);
-        let wait = budget.wait(now, Priority::Urgent, 5);
+        let wait = budget.wait(now, CallPriority::Urgent, 5);
         assert_eq!(wait, POINTS_WINDOW.saturating_sub(now), "the first ten points are enough");
         let almost = (now + wait).saturating_sub(at(1));
-        assert_eq!(budget.wait(almost, Priority::Urgent, 5), at(1));
-        assert_eq!(budget.wait(now + wait, Priority::Urgent, 5), Duration::ZERO);
+        assert_eq!(budget.wait(almost, CallPriority::Urgent, 5), at(1));
+        assert_eq!(budget.wait(now + wait, CallPriority::Urgent, 5), Duration::ZERO);
     }
 
     #[test]
-    fn low_priorities_leave_the_last_calls_of_the_hour_to_higher_ones() {
+    fn low_priorities_leave_the_hours_calls_to_higher_ones() {
         let mut budget = Budget::default();
-        let hour = |remaining| Hour { limit: 5_000, remaining, reset: at(100_000) };
+        let reset = at(3_600_000);
+        let hour = |remaining| HourLeft { limit: 5_000, remaining, reset };
         for (remaining, waits) in
-            [(1_251, [0, 0, 0]), (1_250, [100, 0, 0]), (250, [100, 100, 0]), (0, [100; 3])]
+            [(4_751, [0, 0, 0]), (4_750, [1, 0, 0]), (250, [1, 1, 0]), (0, [1; 3])]
         {
             budget.update_hour(hour(remaining));
             for (priority, wait) in
-                [Priority::Housekeeping, Priority::Read, Priority::Urgent].into_iter().zip(waits)
+                [CallPriority::Housekeeping, CallPriority::Read, CallPriority::Urgent]
+                    .into_iter()
+                    .zip(waits)
             {
-                let waited = budget.wait(at(0), priority, 1).as_secs();
-                assert_eq!(waited, wait, "{priority:?} with {remaining}");
+                let waits = !budget.wait(at(0), priority, 1).is_zero();
+                assert_eq!(waits, wait == 1, "{priority:?} with {remaining}");
             }
         }
         budget.update_hour(hour(9));
         assert_eq!(budget.left(at(0)), 0, "an older answer that arrives later adds nothing");
-        assert_eq!(budget.wait(at(100_000), Priority::Housekeeping, 1), Duration::ZERO);
-        budget.update_hour(Hour { reset: at(3_700_000), ..hour(4_999) });
-        assert_eq!(budget.left(at(100_000)), 999);
-        for _ in 0..1_000 {
-            budget.spend(at(100_000), 0);
+        assert_eq!(budget.wait(reset, CallPriority::Housekeeping, 1), Duration::ZERO);
+        budget.update_hour(HourLeft { reset: 2 * reset, ..hour(4_999) });
+        assert_eq!(budget.left(reset), 999);
+    }
+
+    #[test]
+    fn calls_without_an_answer_count_and_free_ones_do_not() {
+        let mut budget = Budget::default();
+        let hour = |remaining| HourLeft { limit: 5_000, remaining, reset: at(3_600_000) };
+        budget.update_hour(hour(4_000));
+        let under_way: Vec<_> = (0..1_000).map(|_| budget.spend(at(0), 0)).collect();
+        assert_eq!(budget.left(at(0)), 600, "calls under way count");
+        for spent in under_way {
+            budget.answered(spent, at(1));
+            budget.update_hour(hour(4_000));
         }
-        assert_eq!(budget.left(at(100_000)), 799, "calls under way count");
+        assert_eq!(budget.left(at(1)), 800, "GitHub says that they were free");
+        for _ in 0..500 {
+            budget.spend(at(2), 0);
+            budget.lost();
+        }
+        assert_eq!(budget.left(at(2)), 700, "they may have arrived");
     }
 
     #[test]
@@ -329,8 +334,8 @@ mod tests {
         let mut budget = Budget::default();
         budget.pause(at(30_000));
         budget.pause(at(10_000));
-        assert_eq!(budget.wait(at(0), Priority::Urgent, 1), at(30_000));
+        assert_eq!(budget.wait(at(0), CallPriority::Urgent, 1), at(30_000));
         assert_eq!(budget.left(at(0)), 0);
-        assert_eq!(budget.wait(at(30_000), Priority::Urgent, 1), Duration::ZERO);
+        assert_eq!(budget.wait(at(30_000), CallPriority::Urgent, 1), Duration::ZERO);
     }
 }

@@ -8,8 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bullpen_core::clock_witness::ClockWitness;
+use bullpen_core::forge_rates::CallCounts;
 use bullpen_core::mailbox::Secret;
-use bullpen_core::ports::{Clock, Fault};
+use bullpen_core::ports::{Clock, Fault, UnfinishedRun};
 use hyper::header::HeaderValue;
 
 use crate::fault::NotFoundMeans;
@@ -17,6 +18,8 @@ use crate::groups::KnownGroups;
 use crate::limits::PAGES_MAX;
 use crate::login::Account;
 use crate::runners::Token;
+use crate::runs::WorkflowJob;
+use crate::seen::SeenPages;
 use crate::settings::{BadSettings, Login, Scope, Settings};
 use crate::wire::{Answer, Call, Wire};
 
@@ -39,6 +42,9 @@ pub struct GitHub<C> {
     pub(crate) groups: tokio::sync::Mutex<Option<KnownGroups>>,
     /// Registers any number of runners; locked during the call, so that many callers make one call.
     pub(crate) registration: tokio::sync::Mutex<Option<Token>>,
+    /// What the search for jobs without a webhook has read.
+    pub(crate) seen_runs: SeenPages<UnfinishedRun>,
+    pub(crate) seen_jobs: SeenPages<WorkflowJob>,
     /// At least one account; the first account's App receives the webhooks.
     accounts: Vec<Account>,
 }
@@ -74,6 +80,8 @@ impl<C: Clock> GitHub<C> {
             runner_group: settings.runner_group,
             groups: tokio::sync::Mutex::new(None),
             registration: tokio::sync::Mutex::new(None),
+            seen_runs: SeenPages::default(),
+            seen_jobs: SeenPages::default(),
             accounts: accounts(settings),
         })
     }
@@ -85,7 +93,7 @@ impl<C: Clock> GitHub<C> {
 
     /// Makes a call with the account that can make it soonest.
     pub(crate) async fn call(&self, call: &Call) -> Result<Answer, Fault> {
-        self.cheapest(call).call(&self.wire, call).await
+        self.cheapest(call).1.call(&self.wire, call).await
     }
 
     /// Makes a call as the App that receives the webhooks; `None` if the login is a token.
@@ -112,6 +120,13 @@ impl<C: Clock> GitHub<C> {
         Ok(Some(installed))
     }
 
+    /// How many calls this client has made, by purpose.
+    pub fn calls(&self) -> CallCounts {
+        let mut all = CallCounts::new();
+        self.accounts.iter().for_each(|account| account.add_counts(&mut all));
+        all
+    }
+
     /// At least one account; the first account's App receives the webhooks.
     pub(crate) fn accounts(&self) -> &[Account] {
         &self.accounts
@@ -126,14 +141,16 @@ impl<C: Clock> GitHub<C> {
         self.accounts.first().expect("settings always have a login")
     }
 
-    /// The account that can make this call soonest; among equals, the account with the most budget.
-    fn cheapest(&self, call: &Call) -> &Account {
+    /// The account that can make this call soonest, with its number; among equals, the account with
+    /// the most budget.
+    pub(crate) fn cheapest(&self, call: &Call) -> (usize, &Account) {
         let now = self.wire.clock().monotonic();
-        let cost = |account: &&Account| {
+        let cost = |(_, account): &(usize, &Account)| {
             let mut budget = account.meter.budget();
             (budget.wait(now, call.priority, call.points()), Reverse(budget.left(now)))
         };
-        self.accounts.iter().min_by_key(cost).unwrap_or_else(|| self.first())
+        let accounts = self.accounts.iter().enumerate();
+        accounts.min_by_key(cost).unwrap_or_else(|| (0, self.first()))
     }
 
     /// Reads every page of a listing, and parses each with `read`.
@@ -144,11 +161,11 @@ impl<C: Clock> GitHub<C> {
         read: impl Fn(&Answer) -> Result<Vec<T>, Fault>,
     ) -> Result<Vec<T>, Fault> {
         let mut items = Vec::new();
-        let priority = first.priority;
+        let (purpose, priority) = (first.purpose, first.priority);
         let mut next = Some(first.path);
         for _ in 0..PAGES_MAX {
             let Some(path) = next else { return Ok(items) };
-            let call = Call { priority, ..Call::get(path) };
+            let call = Call { priority, ..Call::get(purpose, path) };
             let answer = self.call(&call).await?.accepted(absent)?;
             items.extend(read(&answer)?);
             next = answer.next;

@@ -4,6 +4,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use bullpen_core::forge_rates::CallPurpose;
 use bullpen_core::ids::Repository;
 use bullpen_core::ports::{Clock, Fault, FileRead};
 use serde::Deserialize;
@@ -32,7 +33,8 @@ impl<C: Clock> GitHub<C> {
     ) -> Result<FileRead, Fault> {
         let segments: Vec<String> = path.split('/').map(escaped).collect();
         let path = format!("{}/contents/{}", repository_path(repository)?, segments.join("/"));
-        let call = Call { seen: seen.map(str::to_owned), ..Call::get(path) };
+        let call =
+            Call { seen: seen.map(str::to_owned), ..Call::get(CallPurpose::Configure, path) };
         let answer = self.call(&call).await?;
         match answer.status {
             304 => Ok(FileRead::Unchanged),

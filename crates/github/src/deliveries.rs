@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use bullpen_core::forge_rates::CallPurpose;
 use bullpen_core::ports::{Clock, Fault, LostDelivery};
 use bullpen_core::time::Timestamp;
 use serde::Deserialize;
@@ -33,7 +34,9 @@ impl<C: Clock> GitHub<C> {
         let mut next = Some(format!("/app/hook/deliveries?per_page={PER_PAGE}"));
         for _ in 0..DELIVERY_PAGES_MAX {
             let Some(path) = next else { break };
-            let Some(answer) = self.call_as_app(&Call::get(path).housekeeping()).await? else {
+            let Some(answer) =
+                self.call_as_app(&Call::get(CallPurpose::Redeliver, path).housekeeping()).await?
+            else {
                 return Ok(Vec::new());
             };
             let answer = answer.accepted(NotFoundMeans::Scope)?;
@@ -47,7 +50,8 @@ impl<C: Clock> GitHub<C> {
     }
 
     pub(crate) async fn request_redelivery(&self, id: u64) -> Result<(), Fault> {
-        let call = Call::post(format!("/app/hook/deliveries/{id}/attempts"), None);
+        let path = format!("/app/hook/deliveries/{id}/attempts");
+        let call = Call::post(CallPurpose::Redeliver, path, None);
         match self.call_as_app(&call).await? {
             Some(answer) => answer.accepted(NotFoundMeans::Thing).map(drop),
             None => Err(Fault::Denied("only an App can request redelivery of webhooks".to_owned())),

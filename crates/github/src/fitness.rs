@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use bullpen_core::class::Architecture;
+use bullpen_core::forge_rates::CallPurpose;
 use bullpen_core::ports::{Clock, Fault};
 use serde::Deserialize;
 
@@ -82,7 +83,7 @@ impl<C: Clock> GitHub<C> {
     /// The permissions that the first App needs and lacks, such as `checks: write`; `None` if the
     /// login is a token, whose permissions GitHub does not tell.
     pub async fn lacking_permissions(&self) -> Result<Option<Vec<String>>, Fault> {
-        let call = Call::get(format!("{}/installation", self.scope.path()));
+        let call = Call::get(CallPurpose::Configure, format!("{}/installation", self.scope.path()));
         let Some(answer) = self.in_time(self.call_as_app(&call)).await? else { return Ok(None) };
         let has: InstallationJson = answer.accepted(NotFoundMeans::Scope)?.read("installation")?;
         let is_organisation = matches!(self.scope, Scope::Organization(_));
@@ -94,7 +95,7 @@ impl<C: Clock> GitHub<C> {
     pub async fn apps(&self) -> Result<Vec<AppStanding>, Fault> {
         let mut all = Vec::new();
         for account in self.accounts() {
-            let me = Call::get("/app".to_owned()).housekeeping();
+            let me = Call::get(CallPurpose::Configure, "/app".to_owned()).housekeeping();
             let call = account.call_as_app(&self.wire, &me);
             let Some(answer) = self.in_time(call).await? else { continue };
             let AppJson { slug } = answer.accepted(NotFoundMeans::Scope)?.read("App")?;
@@ -109,7 +110,7 @@ impl<C: Clock> GitHub<C> {
         if !is_name(slug) {
             return Ok(None);
         }
-        let call = Call::get(format!("/apps/{slug}")).housekeeping();
+        let call = Call::get(CallPurpose::Configure, format!("/apps/{slug}")).housekeeping();
         let answer = self.in_time(self.wire.send_anonymously(&call)).await?;
         Ok(match answer.status {
             200 => Some(true),
@@ -125,7 +126,7 @@ impl<C: Clock> GitHub<C> {
         let mut next = Some(format!("/app/installations?per_page={PER_PAGE}"));
         for _ in 0..PAGES_MAX {
             let Some(path) = next else { return Ok(accounts) };
-            let call = Call::get(path).housekeeping();
+            let call = Call::get(CallPurpose::Configure, path).housekeeping();
             let page = account.call_as_app(&self.wire, &call);
             let Some(answer) = self.in_time(page).await? else { return Ok(accounts) };
             let answer = answer.accepted(NotFoundMeans::Scope)?;
@@ -152,7 +153,7 @@ impl<C: Clock> GitHub<C> {
     pub async fn wider_hooks(&self) -> Result<Vec<String>, Fault> {
         let Scope::Repository { owner, .. } = &self.scope else { return Ok(Vec::new()) };
         let mut wider = Vec::new();
-        let call = Call::get(format!("{}/installation", self.scope.path()));
+        let call = Call::get(CallPurpose::Configure, format!("{}/installation", self.scope.path()));
         if let Some(answer) = self.in_time(self.call_as_app(&call)).await? {
             let has: InstallationJson =
                 answer.accepted(NotFoundMeans::Scope)?.read("installation")?;
@@ -160,7 +161,9 @@ impl<C: Clock> GitHub<C> {
             let what = format!("the App is installed on all repositories of {owner}");
             wider.extend(is_wide.then_some(what));
         }
-        let call = Call::get(format!("/orgs/{owner}/hooks?per_page={PER_PAGE}")).housekeeping();
+        let call =
+            Call::get(CallPurpose::Configure, format!("/orgs/{owner}/hooks?per_page={PER_PAGE}"))
+                .housekeeping();
         let answer = self.in_time(self.call(&call)).await?;
         // Most tokens and Apps may not list these hooks, and a personal account has none.
         if answer.status != 200 {
@@ -180,7 +183,10 @@ impl<C: Clock> GitHub<C> {
         &self,
         architecture: Architecture,
     ) -> Result<Option<String>, Fault> {
-        let call = Call::get(format!("{}/actions/runners/downloads", self.scope.path()));
+        let call = Call::get(
+            CallPurpose::Configure,
+            format!("{}/actions/runners/downloads", self.scope.path()),
+        );
         let answer = self.in_time(self.call(&call.housekeeping())).await?;
         let all: Vec<DownloadJson> =
             answer.accepted(NotFoundMeans::Scope)?.read("list of downloads")?;

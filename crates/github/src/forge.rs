@@ -3,15 +3,18 @@
 //! Not here: the single calls (`runners`, `runs`).
 
 use std::future::Future;
+use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
+use bullpen_core::forge_rates::{CallPriority, CallPurpose};
 use bullpen_core::ids::{Repository, RunAttempt, RunnerName};
 use bullpen_core::job::Origin;
 use bullpen_core::mailbox::Credential;
 use bullpen_core::ports::{Clock, Fault, Forge, JobForge, Runner, RunnerSpec, RunnerTokens};
 
 use crate::client::GitHub;
-use crate::limits::METHOD_TIMEOUT;
+use crate::limits::{METHOD_TIMEOUT, POINTS_WRITE};
+use crate::login::Account;
 use crate::runs::Status;
 use crate::wire::within;
 
@@ -41,6 +44,14 @@ impl<C: Clock> Forge for GitHub<C> {
             Ok(Credential::RegistrationToken(self.registration_token().await?.token))
         })
         .await
+    }
+
+    fn credential_wait(&self) -> Duration {
+        let now = self.wire.clock().monotonic();
+        let wait = |account: &Account| {
+            account.meter.budget().wait(now, CallPriority::Urgent, POINTS_WRITE)
+        };
+        self.accounts().iter().map(wait).min().unwrap_or_default()
     }
 
     async fn delete(&self, runner: &RunnerName) -> Deletion {
@@ -87,7 +98,7 @@ impl<C: Clock> Forge for GitHub<C> {
         let Some((id, attempt)) = run.at_github() else {
             return Err(Fault::Denied(format!("{run} is not a workflow run of GitHub's")));
         };
-        let found = self.in_time(self.run(repository, id)).await?;
+        let found = self.in_time(self.run(repository, id, CallPurpose::Job)).await?;
         // A later attempt means that this one has ended.
         Ok(found.run_attempt > attempt
             || (found.run_attempt == attempt && found.status == Status::Completed))

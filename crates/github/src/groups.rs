@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use bullpen_core::forge_rates::CallPurpose;
 use bullpen_core::ids::RunnerGroup;
 use bullpen_core::ports::{Clock, Fault};
 use bullpen_core::time::Timestamp;
@@ -55,7 +56,9 @@ impl<C: Clock> GitHub<C> {
         let path = format!("/orgs/{organization}/actions/runner-groups?per_page={PER_PAGE}");
         let read =
             |answer: &Answer| Ok(answer.read::<GroupsJson>("list of runner groups")?.runner_groups);
-        let listed = self.pages(Call::get(path).urgent(), NotFoundMeans::Scope, read).await?;
+        let listed = self
+            .pages(Call::get(CallPurpose::Configure, path).urgent(), NotFoundMeans::Scope, read)
+            .await?;
         let ids = listed.into_iter().map(|group| (group.name.to_lowercase(), group.id)).collect();
         let groups = known.insert(KnownGroups { at: now, ids });
         groups.ids.get(&key).copied().ok_or_else(|| no_such_group(name))

@@ -2,9 +2,10 @@
 //!
 //! Not here: the single calls (`runs`, `notices`, `contents`, `deliveries`).
 
+use bullpen_core::forge_rates::{CallCounts, CallPurpose};
 use bullpen_core::ids::{JobId, Repository, RunAttempt};
-use bullpen_core::job::{JobFact, Provenance, ReportedStatus};
-use bullpen_core::ports::{Clock, Fault, FileRead, JobForge, LostDelivery, Notice};
+use bullpen_core::job::{JobFact, Provenance};
+use bullpen_core::ports::{Clock, Fault, FileRead, JobForge, LostDelivery, Notice, UnfinishedRun};
 use bullpen_core::time::Timestamp;
 
 use crate::client::GitHub;
@@ -27,22 +28,17 @@ impl<C: Clock> JobForge for GitHub<C> {
         Ok(facts(jobs, repository))
     }
 
-    async fn queued_jobs(&self, repository: &Repository) -> Result<Vec<JobFact>, Fault> {
-        // Boxed because this future is large, and would make its callers' futures large.
-        self.in_time(Box::pin(async {
-            let mut found = Vec::new();
-            for run in self.unfinished_runs(repository).await? {
-                let jobs = match self.jobs(repository, run, None).await {
-                    // A user deleted the run meanwhile.
-                    Err(Fault::NotFound) => continue,
-                    other => other?,
-                };
-                found.extend(facts(jobs, repository));
-            }
-            found.retain(|fact| matches!(fact.said, ReportedStatus::Queued { .. }));
-            Ok(found)
-        }))
-        .await
+    async fn unfinished_runs(&self, repository: &Repository) -> Result<Vec<UnfinishedRun>, Fault> {
+        self.in_time(self.unfinished(repository)).await
+    }
+
+    async fn search_run(
+        &self,
+        repository: &Repository,
+        run: &RunAttempt,
+    ) -> Result<Vec<JobFact>, Fault> {
+        let jobs = self.searched_jobs(repository, at_github(run)?);
+        Ok(facts(self.in_time(jobs).await?, repository))
     }
 
     async fn provenance(
@@ -51,7 +47,7 @@ impl<C: Clock> JobForge for GitHub<C> {
         run: &RunAttempt,
     ) -> Result<Provenance, Fault> {
         let (id, _) = at_github(run)?;
-        let run = self.in_time(self.urgent_run(repository, id)).await?;
+        let run = self.in_time(self.run(repository, id, CallPurpose::Origin)).await?;
         Ok(run.provenance(repository))
     }
 
@@ -62,7 +58,7 @@ impl<C: Clock> JobForge for GitHub<C> {
     async fn cancel(&self, repository: &Repository, run: &RunAttempt) -> Result<(), Fault> {
         let (id, attempt) = at_github(run)?;
         self.in_time(async {
-            let found = match self.run(repository, id).await {
+            let found = match self.run(repository, id, CallPurpose::Cancel).await {
                 Err(Fault::NotFound) => return Ok(()),
                 other => other?,
             };
@@ -86,6 +82,10 @@ impl<C: Clock> JobForge for GitHub<C> {
 
     async fn lost_deliveries(&self, since: Timestamp) -> Result<Vec<LostDelivery>, Fault> {
         self.in_time(self.undelivered(since)).await
+    }
+
+    fn calls(&self) -> CallCounts {
+        Self::calls(self)
     }
 
     async fn redeliver(&self, delivery: &LostDelivery) -> Result<(), Fault> {

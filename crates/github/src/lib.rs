@@ -22,6 +22,7 @@ mod meter;
 mod notices;
 mod runners;
 mod runs;
+mod seen;
 mod settings;
 #[cfg(feature = "stand-in")]
 pub mod stand_in;

@@ -14,6 +14,9 @@ pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const PER_PAGE: usize = 100;
 /// A runner group holds at most 10,000 runners; a longer listing is an error.
 pub const PAGES_MAX: usize = 110;
+/// Most pages to keep for conditional calls: two for each of a hundred active repositories, and as
+/// many runs. A page of jobs has some 50 KB.
+pub const SEEN_PAGES_MAX: usize = 400;
 /// How long to reuse the ids of runner groups: groups hardly ever change.
 pub const GROUPS_BELIEVED_FOR: Duration = Duration::from_secs(10 * 60);
 /// How soon to look again for a group that did not exist.

@@ -3,6 +3,7 @@
 //!
 //! Not here: signing (`app`), and choosing among accounts (`client`).
 
+use bullpen_core::forge_rates::{CallCounts, CallPurpose};
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Fault};
 use bullpen_core::time::Timestamp;
@@ -28,6 +29,12 @@ impl Account {
     pub(crate) fn new(login: &Login, scope: &Scope) -> Self {
         let session = Session::new(login, scope);
         Self { session, meter: Meter::new(), as_app: Meter::new() }
+    }
+
+    /// Adds its calls so far.
+    pub(crate) fn add_counts(&self, all: &mut CallCounts) {
+        self.meter.add_counts(all);
+        self.as_app.add_counts(all);
     }
 
     /// Makes a call. If GitHub refuses an installation token, retries once with a new one: a call
@@ -174,7 +181,8 @@ impl AppSession {
             None => self.find_installation(wire, meter, &jwt).await?,
         };
         known.installation = Some(installation);
-        let call = Call::post(format!("/app/installations/{installation}/access_tokens"), None);
+        let path = format!("/app/installations/{installation}/access_tokens");
+        let call = Call::post(CallPurpose::Login, path, None);
         let answer =
             wire.send(&call.urgent(), &jwt, meter).await?.accepted(NotFoundMeans::Scope)?;
         let fresh: InstallationToken = answer.read("installation token")?;
@@ -189,7 +197,8 @@ impl AppSession {
         meter: &Meter,
         jwt: &Secret,
     ) -> Result<u64, Fault> {
-        let call = Call::get(format!("{}/installation", self.scope.path())).urgent();
+        let path = format!("{}/installation", self.scope.path());
+        let call = Call::get(CallPurpose::Login, path).urgent();
         let answer = wire.send(&call, jwt, meter).await?.accepted(NotFoundMeans::Scope)?;
         Ok(answer.read::<Installation>("installation")?.id)
     }

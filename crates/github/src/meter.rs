@@ -4,11 +4,12 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bullpen_core::forge_rates::{CallCounts, HourLeft};
 use bullpen_core::ports::{Clock, Fault};
 use bullpen_core::time::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::budget::{Budget, Hour, Spent};
+use crate::budget::{Budget, Spent, patience};
 use crate::fault::pause_for;
 use crate::limits::{CALLS_AT_ONCE_MAX, PAUSE_MAX};
 use crate::wire::{Answer, Call};
@@ -17,19 +18,45 @@ use crate::wire::{Answer, Call};
 #[derive(Debug)]
 pub(crate) struct Meter {
     budget: Mutex<Budget>,
+    counts: Mutex<CallCounts>,
     under_way: Semaphore,
 }
 
 /// A call that may be sent. It is under way until the caller drops this.
 #[derive(Debug)]
 pub(crate) struct UnderWay<'a> {
+    meter: &'a Meter,
     spent: Spent,
+    is_answered: bool,
     _permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.meter.budget().lost();
+        }
+    }
 }
 
 impl Meter {
     pub(crate) fn new() -> Self {
-        Self { budget: Mutex::default(), under_way: Semaphore::new(CALLS_AT_ONCE_MAX) }
+        let (budget, counts) = (Mutex::default(), Mutex::default());
+        Self { budget, counts, under_way: Semaphore::new(CALLS_AT_ONCE_MAX) }
+    }
+
+    /// Adds this credential's calls so far.
+    pub(crate) fn add_counts(&self, all: &mut CallCounts) {
+        let counts = self.counts();
+        for (purpose, count) in counts.iter() {
+            let sum = all.entry(*purpose).or_default();
+            sum.sent += count.sent;
+            sum.free += count.free;
+        }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, CallCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn budget(&self) -> MutexGuard<'_, Budget> {
@@ -46,14 +73,17 @@ impl Meter {
         // `acquire` fails only on a closed semaphore, and this one stays open.
         let permit = self.under_way.acquire().await.ok();
         let points = call.points();
-        let latest = clock.monotonic() + call.priority.patience();
+        let latest = clock.monotonic() + patience(call.priority);
         loop {
             let now = clock.monotonic();
             let wait = {
                 let mut budget = self.budget();
                 let wait = budget.wait(now, call.priority, points);
                 if wait.is_zero() {
-                    return Ok(UnderWay { spent: budget.spend(now, points), _permit: permit });
+                    let spent = budget.spend(now, points);
+                    self.counts().entry(call.purpose).or_default().sent += 1;
+                    let is_answered = false;
+                    return Ok(UnderWay { meter: self, spent, is_answered, _permit: permit });
                 }
                 wait
             };
@@ -69,11 +99,15 @@ impl Meter {
         &self,
         clock: &C,
         call: &Call,
-        under_way: &UnderWay<'_>,
+        mut under_way: UnderWay<'_>,
         answer: &Answer,
     ) {
         let (now, mono) = (clock.now(), clock.monotonic());
+        if answer.status == 304 {
+            self.counts().entry(call.purpose).or_default().free += 1;
+        }
         let mut budget = self.budget();
+        under_way.is_answered = true;
         budget.answered(under_way.spent, mono);
         if let (Some(limit), Some(remaining), Some(reset)) =
             (answer.limit, answer.remaining, answer.reset)
@@ -81,7 +115,7 @@ impl Meter {
             // A second more, because GitHub rounds the reset to whole seconds.
             let reset = Timestamp::from_millis(reset.saturating_add(1).saturating_mul(1000));
             let reset = mono + reset.since(now).min(PAUSE_MAX);
-            budget.update_hour(Hour { limit, remaining, reset });
+            budget.update_hour(HourLeft { limit, remaining, reset });
         }
         if let Some(wait) = pause_for(answer, now) {
             let wait_s = wait.as_secs();

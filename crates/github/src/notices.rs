@@ -2,6 +2,7 @@
 //!
 //! Not here: when to post, and the reason's text (`bullpen_core::job::Reason`).
 
+use bullpen_core::forge_rates::CallPurpose;
 use bullpen_core::ports::{Clock, Fault, Notice};
 use bullpen_core::printable::{markdown, one_line};
 use serde::Deserialize;
@@ -64,7 +65,7 @@ impl<C: Clock> GitHub<C> {
                 "summary": format!("{}: {reason}\n\nWhat to do: {advice}.\n", markdown(job)),
             },
         });
-        let call = Call::post(format!("{repository}/check-runs"), Some(body));
+        let call = Call::post(CallPurpose::Tell, format!("{repository}/check-runs"), Some(body));
         self.call(&call).await?.accepted(NotFoundMeans::Scope).map(drop)
     }
 
@@ -73,14 +74,19 @@ impl<C: Clock> GitHub<C> {
         let path = format!("{repository}/commits/{}/check-runs", notice.commit);
         let path = format!("{path}?check_name={NAME}&filter=all&per_page={PER_PAGE}");
         let read = |answer: &Answer| Ok(answer.read::<ChecksJson>("list of checks")?.check_runs);
-        let checks = self.pages(Call::get(path), NotFoundMeans::Scope, read).await?;
+        let checks =
+            self.pages(Call::get(CallPurpose::Tell, path), NotFoundMeans::Scope, read).await?;
         Ok(checks.iter().any(|check| check.external_id.as_deref() == Some(notice.job.as_str())))
     }
 
     /// Posting a status twice is harmless: GitHub shows only the latest of one name.
     async fn status(&self, repository: &str, notice: &Notice) -> Result<(), Fault> {
         let body = json!({"state": "error", "context": NAME, "description": described(notice)});
-        let call = Call::post(format!("{repository}/statuses/{}", notice.commit), Some(body));
+        let call = Call::post(
+            CallPurpose::Tell,
+            format!("{repository}/statuses/{}", notice.commit),
+            Some(body),
+        );
         self.call(&call).await?.accepted(NotFoundMeans::Scope).map(drop)
     }
 }

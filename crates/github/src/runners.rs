@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use bullpen_core::claim::Deletion;
+use bullpen_core::forge_rates::{CallPriority, CallPurpose};
 use bullpen_core::ids::RunnerName;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Fault, RunnerSpec};
@@ -119,7 +120,7 @@ impl<C: Clock> GitHub<C> {
     }
 
     pub(crate) async fn token(&self, kind: &str) -> Result<Token, Fault> {
-        let call = Call::post(format!("{}/{kind}", self.runners_path()), None);
+        let call = Call::post(CallPurpose::Mint, format!("{}/{kind}", self.runners_path()), None);
         self.call(&call.urgent()).await?.accepted(NotFoundMeans::Scope)?.read(kind)
     }
 
@@ -138,7 +139,7 @@ impl<C: Clock> GitHub<C> {
             "work_folder": "_work",
         });
         let path = format!("{}/generate-jitconfig", self.runners_path());
-        let call = Call::post(path, Some(body)).urgent();
+        let call = Call::post(CallPurpose::Mint, path, Some(body)).urgent();
         for _ in 0..JIT_TRIES {
             let answer = self.call(&call).await?;
             if answer.status != 409 {
@@ -163,19 +164,20 @@ impl<C: Clock> GitHub<C> {
 
     /// All runners whose name begins with the stack's prefix.
     pub async fn list(&self) -> Result<Vec<Listed>, Fault> {
-        let mut runners = self.listing(Call::housekeeping, "").await?;
+        let mut runners = self.listing(CallPurpose::List, CallPriority::Read, "").await?;
         runners.retain(|runner| runner.name.as_str().starts_with(&self.prefix));
         Ok(runners)
     }
 
     async fn listing(
         &self,
-        prioritised: fn(Call) -> Call,
+        purpose: CallPurpose,
+        priority: CallPriority,
         filter: &str,
     ) -> Result<Vec<Listed>, Fault> {
         let path = format!("{}?per_page={PER_PAGE}{filter}", self.runners_path());
         let read = |answer: &Answer| Ok(answer.read::<RunnersJson>("list of runners")?.runners);
-        let call = prioritised(Call::get(path));
+        let call = Call { priority, ..Call::get(purpose, path) };
         let runners = self.pages(call, NotFoundMeans::Scope, read).await?;
         // Entries move between pages during the reads, so a runner may be on two pages.
         let by_id: BTreeMap<u64, Listed> =
@@ -187,8 +189,8 @@ impl<C: Clock> GitHub<C> {
     /// refuses the call.
     pub async fn delete_named(&self, name: &RunnerName) -> Result<Deletion, Fault> {
         self.check_prefix(name)?;
-        let mut listed =
-            self.listing(Call::urgent, &format!("&name={}", escaped(name.as_str()))).await?;
+        let filter = format!("&name={}", escaped(name.as_str()));
+        let mut listed = self.listing(CallPurpose::Remove, CallPriority::Urgent, &filter).await?;
         listed.retain(|runner| runner.name == *name);
         let mut outcome = Deletion::NotFound;
         for runner in listed {
@@ -212,7 +214,8 @@ impl<C: Clock> GitHub<C> {
     }
 
     async fn delete_id(&self, id: u64) -> Result<Deletion, Fault> {
-        let answer = self.call(&Call::delete(format!("{}/{id}", self.runners_path()))).await?;
+        let path = format!("{}/{id}", self.runners_path());
+        let answer = self.call(&Call::delete(CallPurpose::Remove, path)).await?;
         match answer.status {
             204 => Ok(Deletion::Deleted),
             404 => Ok(Deletion::NotFound),

@@ -2,13 +2,14 @@
 //!
 //! Not here: webhooks, which contain the same job JSON (`webhook`).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
+use bullpen_core::forge_rates::CallPurpose;
 use bullpen_core::ids::{JobId, Repository, RunAttempt, RunnerName};
 use bullpen_core::job::{
     Conclusion, JobDetails, JobFact, Origin, Provenance, ReportedStatus, Visibility,
 };
-use bullpen_core::ports::{Clock, Fault};
+use bullpen_core::ports::{Clock, Fault, UnfinishedRun};
 use bullpen_core::time::Timestamp;
 use serde::{Deserialize, Deserializer};
 
@@ -215,12 +216,28 @@ const fn first() -> u32 {
 
 #[derive(Deserialize)]
 struct RunsJson {
-    workflow_runs: Vec<RunId>,
+    workflow_runs: Vec<UnfinishedJson>,
 }
 
 #[derive(Deserialize)]
-struct RunId {
+struct UnfinishedJson {
     id: u64,
+    #[serde(default = "first")]
+    run_attempt: u32,
+    #[serde(default)]
+    created_at: Option<Timestamp>,
+    /// When this attempt began; missing on old servers.
+    #[serde(default)]
+    run_started_at: Option<Timestamp>,
+}
+
+impl From<UnfinishedJson> for UnfinishedRun {
+    fn from(json: UnfinishedJson) -> Self {
+        Self {
+            run: RunAttempt::new(format!("{}.{}", json.id, json.run_attempt)),
+            began: json.run_started_at.or(json.created_at),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -228,50 +245,55 @@ struct JobsJson {
     jobs: Vec<WorkflowJob>,
 }
 
-fn run_call(repository: &Repository, run: u64) -> Result<Call, Fault> {
-    Ok(Call::get(format!("{}/runs/{run}", actions(repository)?)))
-}
-
 impl<C: Clock> GitHub<C> {
     /// Reads the latest attempt of a run.
-    pub async fn run(&self, repository: &Repository, run: u64) -> Result<WorkflowRun, Fault> {
-        self.read_run(&run_call(repository, run)?).await
-    }
-
-    /// The same, for a job or a machine that waits for the answer.
-    pub(crate) async fn urgent_run(
+    pub async fn run(
         &self,
         repository: &Repository,
         run: u64,
+        purpose: CallPurpose,
     ) -> Result<WorkflowRun, Fault> {
-        self.read_run(&run_call(repository, run)?.urgent()).await
-    }
-
-    async fn read_run(&self, call: &Call) -> Result<WorkflowRun, Fault> {
-        self.call(call).await?.accepted(NotFoundMeans::Thing)?.read("run")
+        let call = Call::get(purpose, format!("{}/runs/{run}", actions(repository)?));
+        // A job or a machine waits for its origin.
+        let call = if purpose == CallPurpose::Origin { call.urgent() } else { call };
+        self.call(&call).await?.accepted(NotFoundMeans::Thing)?.read("run")
     }
 
     /// The runs of a repository that may have a queued job. Runs in progress are among them: a run
     /// is in progress as soon as one of its jobs is.
-    pub(crate) async fn unfinished_runs(
+    pub(crate) async fn unfinished(
         &self,
         repository: &Repository,
-    ) -> Result<BTreeSet<u64>, Fault> {
-        let mut found = BTreeSet::new();
+    ) -> Result<Vec<UnfinishedRun>, Fault> {
+        let mut found = BTreeMap::new();
         for status in ["queued", "in_progress"] {
             let path = format!("{}/runs?status={status}&per_page={PER_PAGE}", actions(repository)?);
-            let read = |answer: &Answer| Ok(answer.read::<RunsJson>("list of runs")?.workflow_runs);
-            let runs =
-                self.pages(Call::get(path).housekeeping(), NotFoundMeans::Thing, read).await?;
-            found.extend(runs.into_iter().map(|run| run.id));
+            let call = Call::get(CallPurpose::Look, path).housekeeping();
+            let read = |answer: &Answer| {
+                let runs = answer.read::<RunsJson>("list of runs")?.workflow_runs;
+                Ok(runs.into_iter().map(UnfinishedRun::from).collect())
+            };
+            let runs = self.changed_pages(&self.seen_runs, call, read).await?;
+            found.extend(runs.into_iter().map(|run| (run.run.clone(), run)));
         }
-        Ok(found)
+        Ok(found.into_values().collect())
+    }
+
+    /// Reads all jobs of one attempt of a run for the search, which is in no hurry.
+    pub(crate) async fn searched_jobs(
+        &self,
+        repository: &Repository,
+        (run, attempt): (u64, u32),
+    ) -> Result<Vec<WorkflowJob>, Fault> {
+        let path = jobs_path(repository, run, Some(attempt))?;
+        let call = Call::get(CallPurpose::Look, path).housekeeping();
+        self.changed_pages(&self.seen_jobs, call, read_jobs).await
     }
 
     /// Cancels the latest attempt of a run; does nothing if it has ended or does not exist.
     pub async fn cancel_run(&self, repository: &Repository, run: u64) -> Result<(), Fault> {
         let path = format!("{}/runs/{run}/cancel", actions(repository)?);
-        let answer = self.call(&Call::post(path, None)).await?;
+        let answer = self.call(&Call::post(CallPurpose::Cancel, path, None)).await?;
         match answer.status {
             404 | 409 => Ok(()),
             _ => answer.accepted(NotFoundMeans::Thing).map(drop),
@@ -281,7 +303,8 @@ impl<C: Clock> GitHub<C> {
     /// Reads one job.
     pub async fn job(&self, repository: &Repository, job: u64) -> Result<WorkflowJob, Fault> {
         let path = format!("{}/jobs/{job}", actions(repository)?);
-        self.call(&Call::get(path)).await?.accepted(NotFoundMeans::Thing)?.read("job")
+        let call = Call::get(CallPurpose::Job, path);
+        self.call(&call).await?.accepted(NotFoundMeans::Thing)?.read("job")
     }
 
     /// Reads all jobs of one attempt of a run, or of its latest attempt.
@@ -291,14 +314,21 @@ impl<C: Clock> GitHub<C> {
         run: u64,
         attempt: Option<u32>,
     ) -> Result<Vec<WorkflowJob>, Fault> {
-        let attempt = attempt.map(|number| format!("/attempts/{number}")).unwrap_or_default();
-        let path = format!("{}/runs/{run}{attempt}/jobs", actions(repository)?);
-        let path = format!("{path}?per_page={PER_PAGE}");
-        let read = |answer: &Answer| Ok(answer.read::<JobsJson>("list of jobs")?.jobs);
-        let all = self.pages(Call::get(path), NotFoundMeans::Thing, read);
+        let call = Call::get(CallPurpose::Job, jobs_path(repository, run, attempt)?);
+        let all = self.pages(call, NotFoundMeans::Thing, read_jobs);
         let all = within(self.wire.clock(), METHOD_TIMEOUT, all).await;
         all.unwrap_or_else(|| Err(method_timed_out()))
     }
+}
+
+fn jobs_path(repository: &Repository, run: u64, attempt: Option<u32>) -> Result<String, Fault> {
+    let attempt = attempt.map(|number| format!("/attempts/{number}")).unwrap_or_default();
+    let path = format!("{}/runs/{run}{attempt}/jobs", actions(repository)?);
+    Ok(format!("{path}?per_page={PER_PAGE}"))
+}
+
+fn read_jobs(answer: &Answer) -> Result<Vec<WorkflowJob>, Fault> {
+    Ok(answer.read::<JobsJson>("list of jobs")?.jobs)
 }
 
 fn actions(repository: &Repository) -> Result<String, Fault> {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_core::clock_witness::ClockWitness;
+use bullpen_core::forge_rates::{CallPriority, CallPurpose};
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Clock, Fault};
 use bullpen_core::time::{Timestamp, http_date};
@@ -34,7 +35,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::budget::{Priority, points};
+use crate::budget::points;
 use crate::fault::{NotFoundMeans, classify};
 use crate::limits::{ANSWER_BYTES_MAX, CALL_TIMEOUT};
 use crate::meter::Meter;
@@ -62,34 +63,36 @@ pub(crate) struct Call {
     pub(crate) body: Option<Value>,
     /// The tag of the version that the caller has already.
     pub(crate) seen: Option<String>,
-    pub(crate) priority: Priority,
+    pub(crate) purpose: CallPurpose,
+    pub(crate) priority: CallPriority,
 }
 
 impl Call {
-    fn new(method: Method, path: String, body: Option<Value>) -> Self {
-        Self { method, path, body, seen: None, priority: Priority::Read }
+    fn new(purpose: CallPurpose, method: Method, path: String, body: Option<Value>) -> Self {
+        let priority = CallPriority::Read;
+        Self { method, path, body, seen: None, purpose, priority }
     }
 
-    pub(crate) fn get(path: String) -> Self {
-        Self::new(Method::GET, path, None)
+    pub(crate) fn get(purpose: CallPurpose, path: String) -> Self {
+        Self::new(purpose, Method::GET, path, None)
     }
 
-    pub(crate) fn post(path: String, body: Option<Value>) -> Self {
-        Self::new(Method::POST, path, body)
+    pub(crate) fn post(purpose: CallPurpose, path: String, body: Option<Value>) -> Self {
+        Self::new(purpose, Method::POST, path, body)
     }
 
-    pub(crate) fn delete(path: String) -> Self {
-        Self::new(Method::DELETE, path, None)
+    pub(crate) fn delete(purpose: CallPurpose, path: String) -> Self {
+        Self::new(purpose, Method::DELETE, path, None)
     }
 
     /// For calls that a job waits for.
     pub(crate) fn urgent(self) -> Self {
-        Self { priority: Priority::Urgent, ..self }
+        Self { priority: CallPriority::Urgent, ..self }
     }
 
     /// For calls that no caller is blocked on.
     pub(crate) fn housekeeping(self) -> Self {
-        Self { priority: Priority::Housekeeping, ..self }
+        Self { priority: CallPriority::Housekeeping, ..self }
     }
 
     pub(crate) fn points(&self) -> u32 {
@@ -213,7 +216,7 @@ impl<C: Clock> Wire<C> {
         if let Some(dated) = answer.dated {
             self.witness.note(sent, self.clock.now(), dated);
         }
-        meter.record(&*self.clock, call, &under_way, &answer);
+        meter.record(&*self.clock, call, under_way, &answer);
         Ok(answer)
     }
 

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod contract;
 pub mod dice;
 pub mod explore;
+pub mod githubs_day;
 pub mod kernel;
 pub mod life;
 pub mod load;

@@ -33,7 +33,7 @@ mod with_bugs {
     use super::pools::side_by_side::side_by_side;
     use super::table::jobs::{self, SCENARIO_BUGS, ScenarioBug};
     use super::table::{BUGS, Bug};
-    use super::table::{pools, strangers};
+    use super::table::{githubs_hour, pools, strangers};
 
     /// A checker that needs more seeds than this is too weak.
     const SEEDS_MAX: u64 = 300;
@@ -80,7 +80,7 @@ mod with_bugs {
     #[test]
     fn every_bug_of_a_test_makes_it_fail() {
         let mut wrong = Vec::new();
-        for bug in pools::BUGS.iter().chain(strangers::BUGS) {
+        for bug in pools::BUGS.iter().chain(strangers::BUGS).chain(githubs_hour::BUGS) {
             let fails = sabotage::with(bug.name, || panic::catch_unwind(bug.test).is_err());
             if fails {
                 println!("{}: its test fails", bug.name);

@@ -6,6 +6,7 @@
 //! Not here: GitHub itself (`bullpen-github`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
 use bullpen_core::clock_witness::ClockWitness;
@@ -26,7 +27,7 @@ const NO_CREDENTIAL: &str = "no credential for GitHub: give INPUT_GITHUB_TOKEN, 
                              refresh that has one keep tokens";
 
 /// A kept token must live at least this long, because the runner registers later.
-const TOKEN_LASTS: std::time::Duration = std::time::Duration::from_secs(5 * 60);
+const TOKEN_LASTS: Duration = Duration::from_secs(5 * 60);
 
 /// How this command reaches GitHub.
 pub(crate) struct GithubAccess {
@@ -143,6 +144,10 @@ impl Forge for GithubAccess {
             ))),
             None => Err(Fault::Denied(NO_CREDENTIAL.to_owned())),
         }
+    }
+
+    fn credential_wait(&self) -> Duration {
+        self.manager.as_ref().map_or(Duration::ZERO, Forge::credential_wait)
     }
 
     async fn delete(&self, runner: &RunnerName) -> Deletion {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bullpen_core::clock_witness::ClockError;
 use bullpen_core::job::{JobFact, RunFact};
-use bullpen_core::ports::{Clock as _, Fault, Ports};
+use bullpen_core::ports::{Clock as _, Fault, JobForge, Ports};
 use bullpen_engine::jobs::{self, Ingested, Service};
 use bullpen_engine::readiness::Readiness;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -96,7 +96,7 @@ impl ServiceCaller {
 }
 
 /// Answers calls until no handler is left that could make one.
-pub(super) async fn answer_calls<P: Ports, J: Sync>(
+pub(super) async fn answer_calls<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     metrics: &Metrics,
     mut calls: ServiceCalls,
@@ -132,7 +132,7 @@ impl<P: Ports, J> Clone for Asked<'_, '_, P, J> {
 }
 
 /// Answers one call. A handler whose connection broke no longer waits for its answer.
-async fn answer_call<P: Ports, J: Sync>(asked: Asked<'_, '_, P, J>, call: Call) {
+async fn answer_call<P: Ports, J: JobForge>(asked: Asked<'_, '_, P, J>, call: Call) {
     let Asked { service, metrics, .. } = asked;
     match call {
         Call::Deliver { fact, installation, answer } => {
@@ -144,7 +144,9 @@ async fn answer_call<P: Ports, J: Sync>(asked: Asked<'_, '_, P, J>, call: Call) 
             let _ = answer.send(());
         }
         Call::Ready { answer } => send_to_waiting(answer, asked.readiness()).await,
-        Call::Metrics { answer } => send_to_waiting(answer, metrics.text(service.stack)).await,
+        Call::Metrics { answer } => {
+            send_to_waiting(answer, metrics.text(service.stack, service.forge.calls())).await
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use bullpen_core::forge_rates::CallCounts;
 use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::job::MachineSource;
 use bullpen_core::ports::{Clock as _, Fault, Ports, Queues as _};
@@ -79,6 +80,12 @@ struct ByOutside {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByPurpose {
+    purpose: &'static str,
+    hour: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByAction {
     pool: String,
     action: String,
@@ -120,6 +127,7 @@ pub(super) struct Metrics {
     defects: Family<OfTask, Counter>,
     set_aside: Counter,
     clock_ahead: Gauge<f64, AtomicU64>,
+    github_calls: Family<ByPurpose, Counter>,
     /// When the stack's gauges were read last, by the process's monotonic clock.
     looked: Mutex<Option<Duration>>,
 }
@@ -150,6 +158,7 @@ impl Metrics {
             defects: Family::default(),
             set_aside: Counter::default(),
             clock_ahead: Gauge::default(),
+            github_calls: Family::default(),
             looked: Mutex::default(),
         };
         metrics.register();
@@ -194,6 +203,8 @@ impl Metrics {
         let help =
             "By how much this machine's clock is ahead of GitHub's, at least; negative: behind";
         known.register("clock_ahead_seconds", help, self.clock_ahead.clone());
+        let help = "Calls to GitHub by purpose, and whether they counted towards its hourly limit";
+        known.register("github_calls", help, self.github_calls.clone());
     }
 
     /// Counts an answer to a delivery.
@@ -250,7 +261,7 @@ impl Metrics {
     }
 
     /// All metrics, as text. Gauges that cannot be read now stay as they were.
-    pub(super) async fn text<P: Ports>(&self, stack: &Stack<P>) -> String {
+    pub(super) async fn text<P: Ports>(&self, stack: &Stack<P>, calls: CallCounts) -> String {
         if let Err(fault) = self.look(stack).await {
             tracing::info!(%fault, "could not read the stack's gauges");
         }
@@ -267,6 +278,13 @@ impl Metrics {
             counted.inc_by(panics.saturating_sub(counted.get()));
         }
         self.clock_ahead.set(seconds(stack.clock.ahead_millis()));
+        for (purpose, count) in calls {
+            for (hour, calls) in [("counted", count.sent - count.free), ("free", count.free)] {
+                let of = ByPurpose { purpose: purpose.as_str(), hour };
+                let counted = self.github_calls.get_or_create(&of);
+                counted.inc_by(calls.saturating_sub(counted.get()));
+            }
+        }
         let mut all = String::new();
         // Writing into a text does not fail.
         let _ = text::encode(&mut all, &self.registry);

@@ -29,6 +29,8 @@ pub mod placement;
 pub mod reason;
 pub mod rerun;
 pub mod returning;
+pub mod run_note;
+pub mod search;
 pub mod step;
 mod stored;
 #[cfg(test)]
@@ -295,6 +297,12 @@ impl Job {
     /// Whether no attempt before the current one can have got it a machine.
     pub const fn is_on_first_attempt(&self) -> bool {
         self.setbacks.is_empty() && self.names == 0
+    }
+
+    /// How many times in a row GitHub's limits allowed no runner for it.
+    pub fn refusals(&self) -> u32 {
+        let last = self.setbacks.last();
+        last.filter(|last| last.setback == Setback::RateLimited).map_or(0, |last| last.times)
     }
 
     /// Whether a worker took it on since `then` and has met no setback.

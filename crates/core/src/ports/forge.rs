@@ -3,6 +3,7 @@
 //! Not here: jobs (`job_forge`).
 
 use std::future::Future;
+use std::time::Duration;
 
 use super::Fault;
 use crate::claim::Deletion;
@@ -56,6 +57,9 @@ pub trait Forge: Send + Sync {
         &self,
         runner: &RunnerSpec,
     ) -> impl Future<Output = Result<Credential, Fault>> + Send;
+    /// How long until the forge's limits allow a credential, as far as this process knows; zero if
+    /// it does not know. Makes no call.
+    fn credential_wait(&self) -> Duration;
     /// Deletes a runner by its name. Never an `Err`: no answer is [`Deletion::Unavailable`].
     fn delete(&self, runner: &RunnerName) -> impl Future<Output = Deletion> + Send;
     /// All runners whose name begins with the stack's prefix, all pages.

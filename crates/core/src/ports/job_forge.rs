@@ -5,6 +5,7 @@
 use std::future::Future;
 
 use super::Fault;
+use crate::forge_rates::CallCounts;
 use crate::ids::{JobId, Repository, RunAttempt};
 use crate::job::{JobFact, Provenance, Reason};
 use crate::time::Timestamp;
@@ -51,6 +52,15 @@ pub struct LostDelivery {
     pub at: Timestamp,
 }
 
+/// A run that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfinishedRun {
+    /// The run and its latest attempt.
+    pub run: RunAttempt,
+    /// When the attempt began, if GitHub says.
+    pub began: Option<Timestamp>,
+}
+
 /// The forge, for the service: lists jobs and sends notices to their authors.
 ///
 /// Contract: answers about jobs are facts, which the service merges like those of webhooks. `tell`,
@@ -69,10 +79,19 @@ pub trait JobForge: Send + Sync {
         repository: &Repository,
         run: &RunAttempt,
     ) -> impl Future<Output = Result<Vec<JobFact>, Fault>> + Send;
-    /// All jobs of a repository that wait for a runner now, with or without a webhook.
-    fn queued_jobs(
+    /// The runs of a repository that have not ended, with or without a webhook. The search calls
+    /// this and [`JobForge::search_run`] again and again; they are refused with
+    /// [`Fault::Throttled`] before they take from GitHub's limits what runners may need, and cost
+    /// nothing of the hour while the answer is the same as before.
+    fn unfinished_runs(
         &self,
         repository: &Repository,
+    ) -> impl Future<Output = Result<Vec<UnfinishedRun>, Fault>> + Send;
+    /// All jobs of one attempt of a run that [`JobForge::unfinished_runs`] listed.
+    fn search_run(
+        &self,
+        repository: &Repository,
+        run: &RunAttempt,
     ) -> impl Future<Output = Result<Vec<JobFact>, Fault>> + Send;
     /// The origin of this run's code, by one call. The answer has both parts.
     fn provenance(
@@ -96,11 +115,13 @@ pub trait JobForge: Send + Sync {
         seen: Option<&str>,
     ) -> impl Future<Output = Result<FileRead, Fault>> + Send;
     /// Webhooks since `since` that no attempt delivered. Webhooks that GitHub never tried to
-    /// deliver are missing; [`JobForge::queued_jobs`] finds their jobs.
+    /// deliver are missing; [`JobForge::unfinished_runs`] finds their jobs.
     fn lost_deliveries(
         &self,
         since: Timestamp,
     ) -> impl Future<Output = Result<Vec<LostDelivery>, Fault>> + Send;
     /// Asks GitHub to send a webhook again.
     fn redeliver(&self, delivery: &LostDelivery) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// How many calls this process has made at the forge, by purpose; those of [`super::Forge`] too.
+    fn calls(&self) -> CallCounts;
 }

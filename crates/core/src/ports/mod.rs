@@ -25,7 +25,7 @@ mod site;
 
 pub use fleet::{Fleet, Launched, Machine, MachineState, StartOutcome, StopOrder, Tag, Tags};
 pub use forge::{Forge, Runner, RunnerSpec, RunnerTokens};
-pub use job_forge::{FileRead, JobForge, LostDelivery, Notice};
+pub use job_forge::{FileRead, JobForge, LostDelivery, Notice, UnfinishedRun};
 pub use ledger::{ClaimWrite, Document, JobRow, Ledger, Recorded, Reserved, WaitingAt};
 pub use listing::{ItemKind, Listing, Page, Unreadable, read_text};
 pub use mailbox::{Consistency, Mailbox};

@@ -54,6 +54,10 @@ pub enum Reach {
 /// by then the cause is more than a single machine.
 const USELESS_MAX: u32 = 3;
 
+/// How often the spread of rows that GitHub's limits refuse doubles: from a quarter of a minute to
+/// half an hour.
+const RATE_LIMIT_DOUBLINGS_MAX: u32 = 7;
+
 /// Reads one waiting row and takes it to a runner that listens, as far as possible now.
 pub async fn assign<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
@@ -103,7 +107,7 @@ pub(super) async fn assign_seen<P: Ports, J: JobForge>(
         WantDecision::Nothing(reason) => return finish::fail(service, id, reason).await,
         WantDecision::Unknown => return Ok(later(service)),
     };
-    if seen.job.must_be_checked(now) && !finish::is_queued(service, &seen.job).await? {
+    if seen.job.must_be_checked(now) && !finish::is_wanted(service, &seen.job).await? {
         return Ok(Processed::Done);
     }
     let worker = stack.ports.ids().claim();
@@ -376,6 +380,10 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         if let Some(known) = known {
             return Ok(known);
         }
+        // A worker that waited for GitHub's limits would keep other jobs from its place.
+        if stack.ports.forge().credential_wait() > stack.limits.forge_patience {
+            return Err(Setback::RateLimited);
+        }
         self.note(JobStep::Asked);
         let until = stack.now().after(stack.limits.forge_patience);
         let minted = retry_until(stack, until, || stack.ports.forge().credential(spec)).await;
@@ -529,16 +537,37 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
         }
     }
 
+    /// A part of this time that differs from row to row.
+    fn jitter(&self, spread: Duration) -> Duration {
+        let millis = u64::try_from(spread.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(self.service.stack.ports.ids().jitter(millis.max(1)))
+    }
+
+    /// How long the row waits before GitHub is asked again. Rows that GitHub's limits refuse again and
+    /// again spread out, so that few try in vain.
+    fn pause_after(&self, setback: &Setback) -> Duration {
+        let (stack, job) = (self.service.stack, &self.seen.job);
+        let look = stack.limits.row_look_again;
+        match setback {
+            Setback::Outage { .. } => look,
+            Setback::RateLimited => {
+                let wait = stack.ports.forge().credential_wait().max(look);
+                let spread = look * 2_u32.pow(job.refusals().min(RATE_LIMIT_DOUBLINGS_MAX));
+                // What the spread adds must not be what the job fails for.
+                let left = finish::deadline(job).map(|by| by.since(stack.now().after(wait + look)));
+                wait + self.jitter(spread).min(left.unwrap_or_default())
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Decides what follows a setback. After an outage or a rate limit the row waits longer.
     fn after(&self, setback: &Setback, source: Option<MachineSource>) -> (AfterSetback, Timestamp) {
         let stack = self.service.stack;
         let now = stack.now();
-        let spread =
-            u64::try_from(self.seen.job.backoff(&stack.limits).as_millis()).unwrap_or(u64::MAX);
-        let jitter = Duration::from_millis(stack.ports.ids().jitter(spread.max(1)));
+        let jitter = self.jitter(self.seen.job.backoff(&stack.limits));
         let next = self.seen.job.after_setback((setback, source), now, &stack.limits, jitter);
-        let waits = matches!(setback, Setback::Outage { .. } | Setback::RateLimited);
-        let pause = if waits { stack.limits.row_look_again } else { Duration::ZERO };
+        let pause = self.pause_after(setback);
         match next {
             AfterSetback::Again { not_before } => {
                 let not_before = not_before.max(now.after(pause));

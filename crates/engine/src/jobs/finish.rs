@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use bullpen_core::ids::JobId;
 use bullpen_core::instance::{EndReason, Record, State};
+use bullpen_core::job::search::may_show_later;
 use bullpen_core::job::{
     AfterJob, Conclusion, End, EndTasks, Job, JobEvent, JobFact, JobMachine, JobPhase, JobState,
     JobStep, JobStepAt, Origin, Reason, ReportedStatus, after_job, ends_anyway,
 };
 use bullpen_core::ports::{Fault, JobForge, Notice, Ports};
+use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use super::rows::{self, RowChange, SeenRow};
@@ -83,7 +85,8 @@ pub(super) async fn end_out_of_scope<P: Ports, J: JobForge>(
     }
 }
 
-const fn deadline(job: &Job) -> Option<Timestamp> {
+/// When a job must have a runner.
+pub(super) const fn deadline(job: &Job) -> Option<Timestamp> {
     match &job.state {
         JobState::Waiting { deadline, .. }
         | JobState::Assigning { deadline, .. }
@@ -104,7 +107,7 @@ pub(super) async fn overdue<P: Ports, J: JobForge>(
     job: &Job,
     reason: Reason,
 ) -> Result<Processed, Fault> {
-    if let Ok(false) = is_queued(service, job).await {
+    if let Ok(false) = is_wanted(service, job).await {
         return Ok(Processed::Done);
     }
     fail(service, &job.id, reason).await
@@ -112,12 +115,18 @@ pub(super) async fn overdue<P: Ports, J: JobForge>(
 
 /// Asks GitHub about a job, merges the answer into the row, and returns whether the job still wants
 /// a runner.
-pub(super) async fn is_queued<P: Ports, J: JobForge>(
+pub async fn is_wanted<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     job: &Job,
 ) -> Result<bool, Fault> {
     let fact = match service.forge.job(job.repository(), &job.id).await {
         Ok(fact) => fact,
+        Err(Fault::NotFound)
+            if may_show_later(job.known.queued_at(), service.stack.now())
+                && !sabotage!("what-github-does-not-show-is-gone") =>
+        {
+            return Err(Fault::unavailable("GitHub does not show the job yet"));
+        }
         Err(Fault::NotFound) => {
             vanished(service, job).await?;
             return Ok(false);

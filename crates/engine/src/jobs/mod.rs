@@ -3,8 +3,8 @@
 //! A job's row is the truth; messages only wake workers. [`mod@ingest`] merges a fact into the row
 //! and wakes a worker; [`assign`] takes a waiting row to a runner that listens; [`resume`]
 //! continues a row that has a machine; [`finish`] runs the end tasks of a job that is over;
-//! [`mod@sweep`] finds rows without a worker and jobs that no webhook announced; [`workers`]
-//! receive wake-ups; [`fn@run`] is one process. Each may stop at any await: the next worker
+//! [`mod@sweep`] finds rows without a worker, [`mod@find`] jobs that no webhook announced;
+//! [`workers`] receive wake-ups; [`fn@run`] is one process. Each may stop at any await: the next worker
 //! continues from the row.
 //!
 //! Not here: webhooks (`bullpen-github`), where a job is served (`core::route`), the row's rules
@@ -30,6 +30,7 @@ mod active;
 pub mod aside;
 pub mod assign;
 mod candidates;
+pub mod find;
 pub mod finish;
 mod github_cache;
 pub mod ingest;
@@ -50,6 +51,7 @@ pub mod sweep;
 mod taken;
 pub mod workers;
 
+pub use find::{FindMemory, FoundJobs, find};
 pub use finish::fail;
 pub use ingest::{Ingested, deliver, ingest};
 pub(crate) use kept_wakes::KeptWakes;
@@ -59,7 +61,7 @@ pub use queues::{dead_letter_queue, ensure_queues, launch_queue, pool_queue};
 pub use resume::process;
 pub use run::{Duties, run};
 pub use settings::JobSettings;
-pub use sweep::{FindMemory, FoundJobs, Swept, find, sweep};
+pub use sweep::{Swept, sweep};
 pub use workers::{launch_worker, pool_worker};
 
 /// A stack that serves jobs: its engine, its forge, and its current settings.

@@ -56,7 +56,7 @@ async fn ask<P: Ports, J: JobForge>(service: &Service<'_, P, J>, job: &JobId) ->
         seen = taken;
     }
     if !seen.job.is_over() && !sabotage!("what-agents-said-is-forgotten") {
-        finish::is_queued(service, &seen.job).await?;
+        finish::is_wanted(service, &seen.job).await?;
     }
     Ok(())
 }

@@ -9,9 +9,13 @@ use std::time::Duration;
 use bullpen_core::claim::Deletion;
 use bullpen_core::ids::JobId;
 use bullpen_core::instance::Record;
-use bullpen_core::job::{AfterSetback, Job, JobEvent, JobMachine, JobPhase, JobState, Setback};
-use bullpen_core::mailbox::Report;
+use bullpen_core::job::search::{self, BeatSeen};
+use bullpen_core::job::{
+    AfterSetback, Job, JobEvent, JobMachine, JobPhase, JobState, RUNNING_LOOK_AGAIN, Setback,
+};
+use bullpen_core::mailbox::{AgentPhase, Report};
 use bullpen_core::ports::{Fault, Forge, JobForge, Ports};
+use bullpen_core::sabotage;
 use bullpen_core::tenure::{LeftAction, ListeningRunner, left, left_after_removal, left_listening};
 use bullpen_core::time::Timestamp;
 
@@ -19,6 +23,7 @@ use super::assign::{Reach, assign_seen};
 use super::candidates::PoolLines;
 use super::rows::{self, RowChange, SeenRow};
 use super::{Processed, Service, finish, owner_of, queues, taken};
+use crate::Stack;
 use crate::mail;
 use crate::provision::worker;
 use crate::release;
@@ -66,12 +71,40 @@ pub(super) async fn process_row<P: Ports, J: JobForge>(
             taken::note(service, &seen).await?;
             let processed = taken::follow_up(service, &seen).await?;
             // A row that a fact has woken is not due, and GitHub need not be asked.
-            if !seen.job.is_over() && seen.is_due(service.stack.now()) {
-                finish::is_queued(service, &seen.job).await?;
+            if !seen.job.is_over()
+                && seen.is_due(service.stack.now())
+                && is_doubtful(service.stack, &seen.job, service.patience()).await?
+            {
+                finish::is_wanted(service, &seen.job).await?;
             }
             Ok(processed)
         }
     }
+}
+
+/// Whether GitHub must be asked about a job that waits for no machine: unless the agent on the machine
+/// where it runs says that it does.
+async fn is_doubtful<P: Ports>(
+    stack: &Stack<P>,
+    job: &Job,
+    until: Timestamp,
+) -> Result<bool, Fault> {
+    let own = job.held().filter(|held| !job.is_elsewhere(held)).map(|held| &held.instance);
+    let Some(instance) = own.or(job.runs_on()) else { return Ok(true) };
+    if sabotage!("running-jobs-are-asked-about") {
+        return Ok(true);
+    }
+    let Some(record) = transition::read(stack, instance, until).await? else { return Ok(true) };
+    let (now, report) = (stack.now(), reports::of(stack, &record, until).await?);
+    let beat = report.as_ref().and_then(|report| {
+        let is_busy = report.beat.as_ref()?.phase == AgentPhase::Busy;
+        Some(BeatSeen {
+            is_fresh: report.is_fresh(now, stack.limits.heartbeat_stale, None),
+            is_busy,
+        })
+    });
+    let started = job.known.started.as_ref().and_then(|started| started.at);
+    Ok(search::is_doubtful(beat, started, now, RUNNING_LOOK_AGAIN))
 }
 
 /// Continues where the worker stopped, for a row that has a machine and a job that still waits: does
@@ -130,7 +163,7 @@ async fn check_listening<P: Ports, J: JobForge>(
     if let ListeningRunner::IsPatient(at) = runner {
         return Ok(Processed::Again { at });
     }
-    if !finish::is_queued(service, job).await? {
+    if !finish::is_wanted(service, job).await? {
         return Ok(Processed::Done);
     }
     let later = Processed::Again { at: stack.now().after(stack.limits.row_look_again) };

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use bullpen_core::ids::Repository;
 use bullpen_core::ports::{Clock, Ids, JobForge, Ports};
+use bullpen_core::sabotage;
 use futures_util::future::{join, join_all};
 use tokio::sync::watch;
 
 use super::assign::Reach;
 use super::recall::recall;
-use super::{FindMemory, Service, ServiceEvent, find, sweep, workers};
+use super::{FindMemory, FoundJobs, Service, ServiceEvent, find, sweep, workers};
 use crate::advertise;
 use crate::branch::branch;
 use crate::ending;
@@ -190,18 +191,28 @@ async fn recall_once<P: Ports, J: JobForge>(service: &Service<'_, P, J>) {
     }
 }
 
+/// Searches GitHub while this process has the lease of the search. Every process with a search of its
+/// own would cost as many calls.
 async fn find_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &[Repository]) {
+    let stack = service.stack;
+    let (leases, lease) = (pools::Leases::new(stack), super::find::lease());
     let mut memory = FindMemory::default();
-    let every = service.stack.limits.find;
-    repeat(service, "find", every, async || match find(service, always, &mut memory).await {
-        Ok(found) if found != super::FoundJobs::default() => {
-            let (redelivered, unannounced) = (found.redelivered, found.unannounced);
-            tracing::info!(redelivered, unannounced, "recovered jobs that webhooks missed");
+    let rounds = repeat(service, "find", stack.limits.find, async || {
+        if !leases.hold_named(stack, &lease).await && !sabotage!("every-replica-looks") {
+            return;
         }
-        Ok(_) => {}
-        Err(fault) => tracing::warn!(%fault, "could not ask GitHub for missed jobs"),
-    })
-    .await;
+        let FoundJobs { redelivered, unannounced, failed } =
+            find(service, always, &mut memory).await;
+        if redelivered + unannounced + failed > 0 {
+            tracing::info!(redelivered, unannounced, failed, "searched for what webhooks missed");
+        }
+    });
+    tokio::select! {
+        biased;
+        () = rounds => {}
+        () = leases.renew(stack) => {}
+    }
+    leases.give_up(stack).await;
 }
 
 /// Runs each lane of upkeep at its own pace: a slow one delays no other.

@@ -1,33 +1,21 @@
-//! The sweep: processes every row that is due, and finds the jobs that no webhook announced.
+//! The sweep: processes every row that is due.
 //!
 //! The sweep does not serve a waiting row itself, because it must never wait for a machine: it
 //! sends a new wake-up to the workers.
 //!
-//! Not here: what a row needs ([`super::resume`]).
+//! Not here: what a row needs ([`super::resume`]), or jobs without a row ([`mod@super::find`]).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use bullpen_core::ids::Repository;
 use bullpen_core::job::{JobState, reroute};
 use bullpen_core::ports::{Fault, JobForge, JobRow, Ledger, Ports};
-use bullpen_core::sabotage;
-use bullpen_core::time::Timestamp;
 use futures_util::future::join_all;
 
-use super::ingest::{Ingested, ingest};
 use super::resume::process_row;
 use super::rows::{self, RowChange, SeenRow};
-use super::{Service, active, finish, queues};
+use super::{Service, finish, queues};
 use crate::retry::retry_until;
 
 /// How many rows the sweep processes at once.
 const ROWS_AT_ONCE: usize = 10;
-/// How far back the sweep looks for lost webhooks. GitHub keeps them for longer, but a job does not
-/// wait for longer.
-const DELIVERIES_SINCE: Duration = Duration::from_secs(60 * 60);
-/// The least time between two requests to redeliver the same webhook.
-const REDELIVER_EVERY: Duration = Duration::from_secs(5 * 60);
 
 /// The result of one sweep over the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,64 +110,4 @@ async fn reroute_and_wake<P: Ports, J: JobForge>(
         queues::wake(stack, &seen).await;
     }
     Ok(())
-}
-
-/// The result of one call of [`find`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FoundJobs {
-    /// Webhooks that GitHub was asked to redeliver.
-    pub redelivered: usize,
-    /// Jobs that no webhook had announced.
-    pub unannounced: usize,
-}
-
-/// What one process remembers between two calls of [`find`].
-#[derive(Clone, Debug, Default)]
-pub struct FindMemory {
-    redelivered: BTreeMap<String, Timestamp>,
-}
-
-/// Asks GitHub for everything that webhooks missed: has GitHub redeliver failed webhooks, and
-/// ingests the queued jobs of the repositories in `always` and of those that were active lately.
-pub async fn find<P: Ports, J: JobForge>(
-    service: &Service<'_, P, J>,
-    always: &[Repository],
-    memory: &mut FindMemory,
-) -> Result<FoundJobs, Fault> {
-    let now = service.stack.now();
-    let mut found = FoundJobs::default();
-    if service.stack.misleads().is_some() {
-        return Ok(found);
-    }
-    memory.redelivered.retain(|_, at| now.since(*at) < REDELIVER_EVERY);
-    for delivery in service.forge.lost_deliveries(now.before(DELIVERIES_SINCE)).await? {
-        if memory.redelivered.contains_key(&delivery.guid) {
-            continue;
-        }
-        service.forge.redeliver(&delivery).await?;
-        memory.redelivered.insert(delivery.guid, now);
-        found.redelivered += 1;
-    }
-    let (active_repositories, settings) = (active::active(service).await?, service.settings());
-    // Leaves out repositories that were noted when the scope was wider.
-    let inside = always.iter().chain(&active_repositories).filter(|it| settings.scope().serves(it));
-    let repositories: BTreeSet<&Repository> = inside.collect();
-    for repository in repositories.into_iter().filter(|_| !sabotage!("only-webhooks-are-believed"))
-    {
-        let facts = match service.forge.queued_jobs(repository).await {
-            Ok(facts) => facts,
-            // A repository that is gone, or that refuses us, must not stop the others.
-            Err(fault) if !fault.is_transient() => {
-                tracing::info!(%repository, %fault, "GitHub refused to list queued jobs");
-                continue;
-            }
-            Err(fault) => return Err(fault),
-        };
-        for fact in facts {
-            if ingest(service, &fact).await? == Ingested::Stored {
-                found.unannounced += 1;
-            }
-        }
-    }
-    Ok(found)
 }

@@ -109,7 +109,7 @@ async fn await_spare<P: Ports, J: JobForge>(
     match spare {
         SpareRunner::Left => return Ok(()),
         // GitHub may have given it the job, and may not have said so.
-        SpareRunner::Useless if !finish::is_queued(service, job).await? => return Ok(()),
+        SpareRunner::Useless if !finish::is_wanted(service, job).await? => return Ok(()),
         SpareRunner::Useless | SpareRunner::None => {}
     }
     // The machine is released once the job that took it is over.

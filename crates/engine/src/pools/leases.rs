@@ -1,4 +1,4 @@
-//! Leases: one process at a time keeps a pool.
+//! Leases: one process at a time keeps a pool, and one searches GitHub.
 //!
 //! A process takes another's lease to be over if its revision has not changed for the lease's
 //! length on the process's own monotonic clock. A lease keeps processes out of each other's way and
@@ -18,7 +18,7 @@ use futures_util::future::join_all;
 
 use crate::Stack;
 
-/// What this process knows of one pool's lease.
+/// What this process knows of one lease.
 #[derive(Debug, Default)]
 struct LeaseState {
     watch: LeaseWatch,
@@ -30,7 +30,7 @@ struct LeaseState {
 #[derive(Debug)]
 pub struct Leases {
     holder: HolderId,
-    leases: Mutex<BTreeMap<PoolName, LeaseState>>,
+    leases: Mutex<BTreeMap<LeaseName, LeaseState>>,
 }
 
 impl Leases {
@@ -39,7 +39,7 @@ impl Leases {
         Self { holder: stack.ports.ids().holder(), leases: Mutex::default() }
     }
 
-    fn leases(&self) -> MutexGuard<'_, BTreeMap<PoolName, LeaseState>> {
+    fn leases(&self) -> MutexGuard<'_, BTreeMap<LeaseName, LeaseState>> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -49,38 +49,44 @@ impl Leases {
         stack: &Stack<P>,
         pool: &PoolName,
     ) -> Option<FencingToken> {
+        self.held_token(stack, &name(pool))
+    }
+
+    fn held_token<P: Ports>(&self, stack: &Stack<P>, name: &LeaseName) -> Option<FencingToken> {
         let leases = self.leases();
-        let (lease, since) = leases.get(pool)?.held.as_ref()?;
+        let (lease, since) = leases.get(name)?.held.as_ref()?;
         let age = stack.ports.clock().monotonic().saturating_sub(*since);
         (age < stack.limits.pool_lease).then_some(lease.token)
     }
 
     /// Takes the leases that it can get, and returns the pools whose lease this process holds.
     pub async fn hold<P: Ports>(&self, stack: &Stack<P>, pools: &[PoolName]) -> Vec<PoolName> {
-        let held = join_all(pools.iter().map(async |pool| {
-            if self.token(stack, pool).is_some() {
-                return true;
-            }
-            self.take(stack, pool).await.unwrap_or_else(|fault| {
-                tracing::info!(%pool, %fault, "could not take pool lease");
-                false
-            })
-        }));
-        let held = held.await;
+        let held = pools.iter().map(async |pool| self.hold_named(stack, &name(pool)).await);
+        let held = join_all(held).await;
         pools.iter().zip(held).filter(|(_, held)| *held).map(|(pool, _)| pool.clone()).collect()
+    }
+
+    /// Takes this lease if it can get it, and returns whether this process holds it.
+    pub(crate) async fn hold_named<P: Ports>(&self, stack: &Stack<P>, lease: &LeaseName) -> bool {
+        if self.held_token(stack, lease).is_some() {
+            return true;
+        }
+        self.take(stack, lease).await.unwrap_or_else(|fault| {
+            tracing::info!(%lease, %fault, "could not take lease");
+            false
+        })
     }
 
     /// Takes a lease that is free or over, or that the ledger shows as this process's own because
     /// the answer to an earlier write was lost.
-    async fn take<P: Ports>(&self, stack: &Stack<P>, pool: &PoolName) -> Result<bool, Fault> {
-        let (ledger, name) = (stack.ports.ledger(), name(pool));
-        let stored = ledger.lease(&name).await?;
+    async fn take<P: Ports>(&self, stack: &Stack<P>, name: &LeaseName) -> Result<bool, Fault> {
+        let stored = stack.ports.ledger().lease(name).await?;
         let next = match &stored {
-            None => Lease::first(name, self.holder.clone()),
+            None => Lease::first(name.clone(), self.holder.clone()),
             Some(lease) => {
                 let mono = stack.ports.clock().monotonic();
                 let mut leases = self.leases();
-                let watch = &mut leases.entry(pool.clone()).or_default().watch;
+                let watch = &mut leases.entry(name.clone()).or_default().watch;
                 let is_over = watch.expired(lease, mono, stack.limits.pool_lease);
                 let is_others = lease.holder != self.holder && !sabotage!("leases-are-taken");
                 if !is_over && !lease.is_free() && is_others {
@@ -89,13 +95,12 @@ impl Leases {
                 lease.taken_by(self.holder.clone())
             }
         };
-        self.write(stack, pool, stored.as_ref(), &next).await
+        self.write(stack, stored.as_ref(), &next).await
     }
 
     async fn write<P: Ports>(
         &self,
         stack: &Stack<P>,
-        pool: &PoolName,
         seen: Option<&Lease>,
         next: &Lease,
     ) -> Result<bool, Fault> {
@@ -103,7 +108,7 @@ impl Leases {
         let since = stack.ports.clock().monotonic();
         let written = stack.ports.ledger().write_lease(seen, next).await?;
         let mut leases = self.leases();
-        let lease_state = leases.entry(pool.clone()).or_default();
+        let lease_state = leases.entry(next.name.clone()).or_default();
         match written {
             Written::Won(lease) => lease_state.held = Some((lease, since)),
             Written::Lost => lease_state.held = None,
@@ -114,27 +119,24 @@ impl Leases {
     }
 
     /// Renews the held leases, for ever.
-    pub(super) async fn renew<P: Ports>(&self, stack: &Stack<P>) {
+    pub(crate) async fn renew<P: Ports>(&self, stack: &Stack<P>) {
         loop {
             stack.ports.clock().sleep(stack.limits.pool_lease_renew).await;
-            let held: Vec<(PoolName, Lease)> = self.held();
-            join_all(held.iter().map(async |(pool, lease)| {
-                let renewed = self.write(stack, pool, Some(lease), &lease.renewed()).await;
+            let held = self.held();
+            join_all(held.iter().map(async |lease| {
+                let renewed = self.write(stack, Some(lease), &lease.renewed()).await;
                 if !matches!(renewed, Ok(true)) {
-                    tracing::info!(%pool, ?renewed, "could not renew pool lease");
+                    tracing::info!(lease = %lease.name, ?renewed, "could not renew lease");
                 }
             }))
             .await;
         }
     }
 
-    fn held(&self) -> Vec<(PoolName, Lease)> {
+    fn held(&self) -> Vec<Lease> {
         let leases = self.leases();
-        let held = leases.iter().filter_map(|(pool, lease_state)| {
-            let (lease, _) = lease_state.held.as_ref()?;
-            Some((pool.clone(), lease.clone()))
-        });
-        held.collect()
+        let held = leases.values().filter_map(|lease_state| lease_state.held.as_ref());
+        held.map(|(lease, _)| lease.clone()).collect()
     }
 
     /// Gives up the leases of these pools, so that other processes keep them at once.
@@ -142,11 +144,12 @@ impl Leases {
         if sabotage!("a-lease-is-kept-without-its-work") {
             return;
         }
-        let held = self.held().into_iter().filter(|(pool, _)| pools.contains(pool));
-        join_all(held.map(async |(pool, lease)| {
-            self.leases().remove(&pool);
+        let names: BTreeSet<LeaseName> = pools.iter().map(name).collect();
+        let held = self.held().into_iter().filter(|lease| names.contains(&lease.name));
+        join_all(held.map(async |lease| {
+            self.leases().remove(&lease.name);
             let given_up = stack.ports.ledger().write_lease(Some(&lease), &lease.given_up()).await;
-            tracing::info!(%pool, ?given_up, "gave up lease of pool with unreadable journal");
+            tracing::info!(lease = %lease.name, ?given_up, "gave up lease of pool with unreadable journal");
         }))
         .await;
     }
@@ -157,7 +160,7 @@ impl Leases {
         let held = self.held();
         self.leases().clear();
         let ledger = stack.ports.ledger();
-        join_all(held.iter().map(async |(_, lease)| {
+        join_all(held.iter().map(async |lease| {
             let _ = ledger.write_lease(Some(lease), &lease.given_up()).await;
         }))
         .await;

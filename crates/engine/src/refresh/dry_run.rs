@@ -357,6 +357,10 @@ impl<P: Ports> Forge for DryRun<'_, P> {
         refused()
     }
 
+    fn credential_wait(&self) -> Duration {
+        self.real.forge().credential_wait()
+    }
+
     async fn delete(&self, runner: &RunnerName) -> Deletion {
         self.note(format!("runner {runner}: deleted, unless it is busy"));
         Deletion::Busy

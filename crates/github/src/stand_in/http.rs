@@ -13,6 +13,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::percent_decode_str;
+use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -151,7 +152,7 @@ impl StandInReply {
         body.map_or_else(Self::not_found, |body| Self::json(200, body))
     }
 
-    /// One page of `items`, with GitHub's links to the others.
+    /// One page of `items`, with GitHub's links to the others and its tag, or that it is unchanged.
     pub(super) fn page(head: &RequestHead, key: &str, items: Vec<Value>) -> Self {
         let size = head.number("per_page").unwrap_or(30).clamp(1, 100);
         let page = head.number("page").unwrap_or(1).max(1);
@@ -160,7 +161,12 @@ impl StandInReply {
         let skip = usize::try_from(size.saturating_mul(page - 1)).unwrap_or(usize::MAX);
         let take = usize::try_from(size).unwrap_or(usize::MAX);
         let shown: Vec<Value> = items.into_iter().skip(skip).take(take).collect();
-        let reply = Self::json(200, json!({"total_count": total, key: shown}));
+        let body = json!({"total_count": total, key: shown});
+        let tag = format!("\"{}\"", hex::encode(digest(&SHA256, body.to_string().as_bytes())));
+        if head.seen.as_ref() == Some(&tag) {
+            return Self::empty(304).with("etag", tag);
+        }
+        let reply = Self::json(200, body).with("etag", tag);
         let mut links = Vec::new();
         if page > 1 {
             links.push(head.link(page - 1, "prev"));

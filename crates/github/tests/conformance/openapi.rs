@@ -137,7 +137,9 @@ async fn jobs(prism: &Prism, github: &GitHub<ManualClock>, stand_in: &StandIn) {
     let id = JobId::new(job.id.to_string());
     succeeded(prism, "job", JobForge::job(github, &repository, &id).await);
     assert_eq!(succeeded(prism, "jobs", github.jobs_of(&repository, &run).await).len(), 1);
-    assert!(!succeeded(prism, "queued jobs", github.queued_jobs(&repository).await).is_empty());
+    let unfinished = github.unfinished_runs(&repository).await;
+    assert!(!succeeded(prism, "unfinished runs", unfinished).is_empty());
+    assert!(!succeeded(prism, "search", github.search_run(&repository, &run).await).is_empty());
     let found = succeeded(prism, "provenance", github.provenance(&repository, &run).await);
     assert_eq!(found.origin, Some(Origin::Own));
     succeeded(prism, "cancel", github.cancel(&repository, &run).await);

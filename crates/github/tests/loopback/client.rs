@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
+use bullpen_core::forge_rates::CallPurpose;
 use bullpen_core::mailbox::Secret;
 use bullpen_core::ports::{Fault, Forge as _, RunnerSpec};
 use bullpen_github::stand_in::protocol::{Conclusion, Register};
@@ -260,10 +261,10 @@ async fn runs_and_jobs_are_read_on_all_pages() {
     let job = github.job(&repository, first.id).await.unwrap();
     assert_eq!((job.status, job.conclusion.as_deref()), (Status::Completed, Some("failure")));
     assert_eq!(world.stand_in.over(first.id).await.conclusion, Some(Conclusion::Failure));
-    let run = github.run(&repository, first.run_id).await.unwrap();
+    let run = github.run(&repository, first.run_id, CallPurpose::Job).await.unwrap();
     assert_eq!((run.run_attempt, run.status), (2, Status::Queued));
 
-    assert_eq!(github.run(&repository, 999_999).await, Err(Fault::NotFound));
+    assert_eq!(github.run(&repository, 999_999, CallPurpose::Job).await, Err(Fault::NotFound));
     assert_eq!(github.job(&"acme/other".into(), first.id).await, Err(Fault::NotFound));
     assert_eq!(github.jobs(&repository, 999_999, None).await, Err(Fault::NotFound));
 }

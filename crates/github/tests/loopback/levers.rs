@@ -6,8 +6,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
+use bullpen_core::class::Architecture;
 use bullpen_core::ids::JobId;
-use bullpen_core::ports::{Fault, Forge as _, JobForge};
+use bullpen_core::ports::{Fault, FileRead, Forge as _, JobForge};
 use bullpen_github::limits::{CALL_TIMEOUT, METHOD_TIMEOUT};
 use bullpen_github::stand_in::{Outage, RateLimit};
 use futures_util::future::{Either, join, select};
@@ -79,11 +80,11 @@ async fn a_rate_limit_pauses_the_client_for_as_long_as_github_asks() {
     world.stand_in.pull(|levers| levers.rate_limit = None);
     world.clock.advance(Duration::from_secs(14));
     assert_eq!(github.delete(&"bp-1".into()).await, Deletion::Unavailable);
-    world.clock.advance(Duration::from_secs(15));
+    world.clock.advance(Duration::from_secs(10));
     assert_eq!(github.runners().await, Err(Fault::Throttled));
     assert_eq!(world.stand_in.calls(), 1, "the client sent nothing meanwhile");
     // An urgent call waits for the rest of the pause.
-    let advance = async { world.clock.advance(Duration::from_secs(1)) };
+    let advance = async { world.clock.advance(Duration::from_secs(6)) };
     let (deleted, ()) = join(github.delete(&"bp-1".into()), advance).await;
     assert_eq!(deleted, Deletion::NotFound);
     assert_eq!(github.runners().await, Ok(vec![]));
@@ -93,13 +94,15 @@ async fn a_rate_limit_pauses_the_client_for_as_long_as_github_asks() {
 async fn a_spent_budget_pauses_the_client_until_the_reset() {
     let world = World::with(|options| options.calls_per_hour = 2).await;
     let github = world.client("acme", pat());
-    github.runners().await.unwrap();
-    github.runners().await.unwrap();
+    github.credential(&spec("bp-1", true)).await.unwrap();
+    assert_eq!(github.credential_wait(), Duration::ZERO);
+    github.credential(&spec("bp-2", true)).await.unwrap();
     assert_eq!(github.runners().await, Err(Fault::Throttled));
-    assert!(matches!(github.credential(&spec("bp-1", true)).await, Err(Fault::Throttled)));
+    assert!(matches!(github.credential(&spec("bp-3", true)).await, Err(Fault::Throttled)));
+    assert!(github.credential_wait() > MINUTE, "the reset is up to an hour away");
     assert_eq!(world.stand_in.calls(), 2, "the client refused the calls itself");
     world.clock.advance(61 * MINUTE);
-    assert_eq!(github.runners().await, Ok(vec![]));
+    assert!(github.runners().await.is_ok());
     world.stand_in.pull(|levers| levers.rate_limit = Some(RateLimit::Primary));
     assert_eq!(github.runners().await, Err(Fault::Throttled));
 }
@@ -206,4 +209,37 @@ async fn every_answer_is_counted_by_request_and_status() {
         answered("POST actions/runners/generate-jitconfig", 201),
     ];
     assert_eq!(counted, expected);
+}
+
+#[tokio::test]
+async fn an_unchanged_answer_costs_nothing_of_the_hour() {
+    let world = World::with(|options| options.calls_per_hour = 200).await;
+    let github = world.client("acme", pat());
+    let (repository, path) = ("acme/.github-private".into(), ".github/runs-on.yml");
+    world.stand_in.put_file("acme/.github-private", path, "pools: {}\n");
+    let Ok(FileRead::Read { tag, .. }) = github.file(&repository, path, None).await else {
+        panic!("the file exists");
+    };
+    for read in 0..300 {
+        let again = github.file(&repository, path, tag.as_deref()).await;
+        assert_eq!(again, Ok(FileRead::Unchanged), "read {read}");
+    }
+    assert_eq!(world.stand_in.limited(), 0);
+}
+
+/// An hour of 500 calls, 420 jobs that come evenly, and a search that takes all that it may.
+#[tokio::test]
+async fn no_mint_waits_for_looking() {
+    let world = World::with(|options| options.calls_per_hour = 500).await;
+    let github = world.client("acme", pat());
+    let mut looked = 0;
+    for job in 0..420 {
+        while github.offered_runner(Architecture::X64).await.is_ok() {
+            looked += 1;
+        }
+        github.jit(&spec(&format!("bp-{job}"), true)).await.expect("a mint has its share");
+        world.clock.advance(Duration::from_millis(8_571));
+    }
+    assert!(looked > 25, "the search had only {looked} calls");
+    assert_eq!(world.stand_in.limited(), 0);
 }

@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
-use bullpen_core::ids::{JobId, RunnerName};
+use bullpen_core::forge_rates::{CallCount, CallPurpose};
+use bullpen_core::ids::{JobId, RunAttempt, RunnerName};
 use bullpen_core::job::{Job, JobPhase, JobState};
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::Secret;
-use bullpen_core::ports::{Clock as _, JobForge};
+use bullpen_core::ports::{Clock as _, JobForge, UnfinishedRun};
 use bullpen_github::stand_in::protocol::JobOrder;
 use bullpen_github::stand_in::{Hook, WebhookLevers};
 use serde_json::json;
@@ -76,13 +77,50 @@ async fn a_search_finds_a_job_whose_webhook_was_lost() {
     world.stand_in.webhooks_sent().await;
     assert_eq!(receiver.actions(), [""; 0]);
     let repository = "acme/app".into();
-    let found = github.queued_jobs(&repository).await.unwrap();
+    let runs = github.unfinished_runs(&repository).await.unwrap();
+    let expected = UnfinishedRun {
+        run: RunAttempt::new(format!("{}.1", job.run_id)),
+        began: Some(world.clock.now()),
+    };
+    assert_eq!(runs, [expected]);
+    let found = github.search_run(&repository, &runs[0].run).await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].job.as_str(), job.id.to_string());
     let row = Job::first(&found[0], world.clock.now(), &Limits::DEFAULT);
     assert!(matches!(row.state, JobState::Waiting { .. }), "{row:?}");
     let read = JobForge::job(&github, &repository, &found[0].job).await.unwrap();
     assert_eq!(read, found[0]);
+}
+
+#[tokio::test]
+async fn a_search_that_finds_nothing_new_costs_nothing_of_the_hour() {
+    let world = World::with(|options| options.calls_per_hour = 1_000).await;
+    let github = world.client("acme", pat());
+    let repository = "acme/app".into();
+    let mut jobs = vec![world.job(&["x"])];
+    let search = async || {
+        let runs = github.unfinished_runs(&repository).await.unwrap();
+        let mut found = Vec::new();
+        for run in &runs {
+            found.extend(github.search_run(&repository, &run.run).await.unwrap());
+        }
+        (runs.len(), found.len())
+    };
+    let count = || github.calls()[&CallPurpose::Look];
+    assert_eq!(search().await, (1, 1));
+    assert_eq!(count(), CallCount { sent: 3, free: 0 }, "two listings and the jobs of a run");
+    for _ in 0..20 {
+        assert_eq!(search().await, (1, 1));
+    }
+    assert_eq!(count(), CallCount { sent: 63, free: 60 });
+    // A new run changes one listing, and its own jobs are new.
+    jobs.push(world.job(&["y"]));
+    assert_eq!(search().await, (2, 2));
+    assert_eq!(count(), CallCount { sent: 67, free: 62 });
+    assert_eq!(world.stand_in.limited(), 0);
+    let purposes: Vec<_> = github.calls().into_keys().collect();
+    assert_eq!(purposes, [CallPurpose::Look]);
+    drop(jobs);
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@
 //! job. The model remembers every job that our code interrupts, by ending its listener or its
 //! machine: our code must never do that.
 //!
-//! Not here: what GitHub reports about jobs ([`super::job_forge`]).
+//! Not here: what GitHub reports about jobs ([`super::job_forge`]), or its limits
+//! ([`super::forge_limits`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
+use bullpen_core::forge_rates::{CallCounts, CallPurpose};
 use bullpen_core::ids::{InstanceId, Repository, RequestId, RunAttempt, RunnerGroup, RunnerName};
 use bullpen_core::labels::request_of;
 use bullpen_core::mailbox::{Credential, Secret};
@@ -21,18 +23,13 @@ use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 use tokio::sync::Notify;
 
+use super::forge_limits::{Call, ForgeLimits};
 use super::{Witness, locked};
 use crate::clock::{instant, pass};
 use crate::wire::{Wire, detach};
 
-/// The points of a reading call.
-pub(super) const READ: u32 = 1;
-/// The points of a writing call.
-pub(super) const WRITE: u32 = 5;
-/// How long a call waits for its turn within the callers' own budget.
-const TURN_PATIENCE: Duration = Duration::from_secs(15);
-/// The window in which GitHub counts points.
-const MINUTE: Duration = Duration::from_secs(60);
+/// How many items a page has.
+pub(super) const PAGE: usize = 100;
 
 /// A queued job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,38 +136,6 @@ struct Entry {
     port: Option<Arc<dyn ListenerPort>>,
 }
 
-/// The limit that the callers set for themselves.
-#[derive(Debug)]
-struct Budget {
-    points: u32,
-    window: Duration,
-    spent: VecDeque<(tokio::time::Instant, u32)>,
-}
-
-impl Budget {
-    /// How long a call has to wait; at zero the call is counted.
-    fn wait(&mut self, points: u32, now: tokio::time::Instant) -> Duration {
-        let window = self.window;
-        self.spent.retain(|(at, _)| now < *at + window);
-        let mut over = (self.total() + points).saturating_sub(self.points);
-        if over == 0 {
-            self.spent.push_back((now, points));
-            return Duration::ZERO;
-        }
-        for (at, points) in &self.spent {
-            over = over.saturating_sub(*points);
-            if over == 0 {
-                return *at + window - now;
-            }
-        }
-        window
-    }
-
-    fn total(&self) -> u32 {
-        self.spent.iter().map(|(_, points)| points).sum()
-    }
-}
-
 /// The model's state, shared by all processes and all agents.
 #[derive(Debug, Default)]
 pub struct ForgeState {
@@ -192,15 +157,11 @@ pub struct ForgeState {
     left: Vec<InstanceId>,
     /// The runner group that each runner named, if it named one.
     groups: BTreeMap<RunnerName, RunnerGroup>,
-    /// The points that all callers together may spend in a minute, and the points they spent in the
-    /// last one.
-    points_a_minute: Option<u32>,
+    limits: ForgeLimits,
     /// Whether it gives no job to any listener.
     gives_nothing: bool,
     /// The label's part at which the client panics.
     breaks_at: Option<String>,
-    spent: VecDeque<(tokio::time::Instant, u32)>,
-    budget: Option<Budget>,
     witness: Witness,
 }
 
@@ -241,29 +202,57 @@ impl ForgeModel {
 
     /// Lever: limits the points of a minute; `None` removes the limit.
     pub fn limit_points(&self, a_minute: Option<u32>) {
-        self.state().points_a_minute = a_minute;
+        self.state().limits.points_a_minute = a_minute;
+    }
+
+    /// Lever: limits the calls of an hour, to which the callers keep as the real client does; `None`
+    /// removes the limit.
+    pub fn limit_calls(&self, an_hour: Option<u64>) {
+        self.state().limits.limit_calls(an_hour);
+    }
+
+    /// The calls of all processes so far, by purpose.
+    pub fn calls(&self) -> CallCounts {
+        self.state().limits.calls()
+    }
+
+    /// The calls of one process so far.
+    pub(super) fn calls_of(&self, process: &str) -> CallCounts {
+        self.state().limits.calls_of(process)
+    }
+
+    /// How many calls the callers postponed because of GitHub's limits, by purpose.
+    pub fn postponed(&self) -> BTreeMap<CallPurpose, u64> {
+        self.state().limits.postponed()
     }
 
     /// Lever: the callers spend at most this many points in every window of this length, as the
     /// real client does: a call waits for its turn, and fails if the turn is too far off.
     pub fn budget(&self, points: u32, window: Duration) {
-        self.state().budget = Some(Budget { points, window, spent: VecDeque::new() });
+        self.state().limits.set_budget(points, window);
     }
 
     /// Waits for a call's turn.
-    pub(super) async fn turn(&self, points: u32) -> Result<(), Fault> {
-        let began = instant();
+    pub(super) async fn turn(&self, call: Call) -> Result<(), Fault> {
+        let latest = instant() + call.patience();
+        let mut has_waited = false;
         loop {
-            let wait = match &mut self.state().budget {
-                Some(budget) => budget.wait(points, instant()),
-                None => Duration::ZERO,
+            let now = instant();
+            let wait = {
+                let limits = &mut self.state().limits;
+                let wait = limits.wait(call, now);
+                if wait.is_zero() {
+                    limits.sent(call, now);
+                    return Ok(());
+                }
+                if !std::mem::replace(&mut has_waited, true) {
+                    limits.postpone(call);
+                }
+                if now + wait > latest {
+                    return Err(Fault::Throttled);
+                }
+                wait
             };
-            if wait.is_zero() {
-                return Ok(());
-            }
-            if instant() + wait > began + TURN_PATIENCE {
-                return Err(Fault::Throttled);
-            }
             pass(wait).await;
         }
     }
@@ -652,24 +641,21 @@ fn mint(state: &Mutex<ForgeState>, spec: &RunnerSpec) -> Result<Credential, Faul
 }
 
 impl ForgeModel {
-    /// Makes one call that costs this many points. GitHub refuses it during an outage, or when the
-    /// minute's points are spent.
+    /// Makes one call. GitHub refuses it during an outage, or when its limits are reached.
     async fn ask<T: Send + 'static>(
         &self,
-        points: u32,
+        call: Call,
         effect: impl FnOnce(&Mutex<ForgeState>) -> T + Send + 'static,
     ) -> Result<T, Fault> {
-        self.turn(points).await?;
+        self.turn(call).await?;
         let (state, wire) = (Arc::clone(&self.state), self.wire.clone());
         let reply = self.wire.call("forge", move || {
-            locked(&state).admit(points, &wire)?;
+            locked(&state).admit(call, false, &wire)?;
             Ok(effect(&state))
         });
         reply.await.or_unavailable()?
     }
-}
 
-impl ForgeModel {
     /// The client panics when it asks for a credential with a label that contains this text, or for
     /// the list of runners if the text is `runners`.
     pub fn break_at(&self, text: &str) {
@@ -687,29 +673,18 @@ impl ForgeModel {
         self.state().breaks_at.is_some()
     }
 
-    /// Whether GitHub accepts a call of this many points now.
-    pub(super) fn admits(&self, points: u32, wire: &Wire) -> Result<(), Fault> {
-        self.state().admit(points, wire)
+    /// Whether GitHub accepts a call now; a call that is `free` costs nothing of the hour.
+    pub(super) fn admits(&self, call: Call, free: bool, wire: &Wire) -> Result<(), Fault> {
+        self.state().admit(call, free, wire)
     }
 }
 
 impl ForgeState {
-    fn admit(&mut self, points: u32, wire: &Wire) -> Result<(), Fault> {
+    fn admit(&mut self, call: Call, free: bool, wire: &Wire) -> Result<(), Fault> {
         if self.outage {
             return Err(Fault::unavailable("GitHub is down"));
         }
-        let Some(most) = self.points_a_minute else { return Ok(()) };
-        let now = instant();
-        while self.spent.front().is_some_and(|(at, _)| now - *at >= MINUTE) {
-            self.spent.pop_front();
-        }
-        let spent: u32 = self.spent.iter().map(|(_, points)| points).sum();
-        if spent + points > most {
-            wire.happened("GitHub's limit reached");
-            return Err(Fault::Throttled);
-        }
-        self.spent.push_back((now, points));
-        Ok(())
+        self.limits.admit(call, free, wire)
     }
 }
 
@@ -718,15 +693,22 @@ impl Forge for ForgeModel {
         self.break_down(&runner.labels.join(","));
         if runner.ephemeral {
             let spec = runner.clone();
-            return self.ask(WRITE, move |state| mint(state, &spec)).await?;
+            let call = Call::write(CallPurpose::Mint).urgent();
+            return self.ask(call, move |state| mint(state, &spec)).await?;
         }
         let token = Secret::new(&format!("token-for-{}", runner.name));
-        self.ask(WRITE, move |_| Credential::RegistrationToken(token)).await
+        let call = Call::write(CallPurpose::Mint).urgent();
+        self.ask(call, move |_| Credential::RegistrationToken(token)).await
+    }
+
+    fn credential_wait(&self) -> Duration {
+        self.state().limits.credential_wait(instant())
     }
 
     async fn delete(&self, runner: &RunnerName) -> Deletion {
         let name = runner.clone();
-        let deletion = self.ask(READ + WRITE, move |state| remove(state, &name));
+        let call = Call::write(CallPurpose::Remove).after_a_read().urgent();
+        let deletion = self.ask(call, move |state| remove(state, &name));
         deletion.await.unwrap_or(Deletion::Unavailable)
     }
 
@@ -737,7 +719,15 @@ impl Forge for ForgeModel {
             online: entry.online,
             busy: entry.job.is_some(),
         };
-        self.ask(READ, move |state| locked(state).runners.iter().map(runner).collect()).await
+        let call = Call::read(CallPurpose::List);
+        let all = move |state: &Mutex<ForgeState>| {
+            locked(state).runners.iter().map(runner).collect::<Vec<_>>()
+        };
+        let listed = self.ask(call, all).await?;
+        for _ in 1..listed.len().div_ceil(PAGE) {
+            self.ask(call, |_| ()).await?;
+        }
+        Ok(listed)
     }
 
     async fn tokens(&self) -> Result<RunnerTokens, Fault> {
@@ -746,16 +736,19 @@ impl Forge for ForgeModel {
             removal: Secret::new("removes"),
             expires_at: Timestamp::from_millis(i64::MAX),
         };
-        self.ask(2 * WRITE, move |_| tokens).await
+        self.ask(Call::write(CallPurpose::Mint).urgent(), |_| ()).await?;
+        self.ask(Call::write(CallPurpose::Mint).urgent(), move |_| tokens).await
     }
 
     async fn is_from_fork(&self, _: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
         let run = run.clone();
-        self.ask(READ, move |state| locked(state).forks.contains(&run)).await
+        let call = Call::read(CallPurpose::Origin).urgent();
+        self.ask(call, move |state| locked(state).forks.contains(&run)).await
     }
 
     async fn is_over(&self, _: &Repository, run: &RunAttempt) -> Result<bool, Fault> {
         let run = run.clone();
-        self.ask(READ, move |state| locked(state).over.contains(&run)).await
+        let call = Call::read(CallPurpose::Job);
+        self.ask(call, move |state| locked(state).over.contains(&run)).await
     }
 }

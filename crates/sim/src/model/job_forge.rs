@@ -7,20 +7,25 @@
 //!
 //! Not here: runners, credentials.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bullpen_core::forge_rates::{CallCounts, CallPurpose, HOUR};
 use bullpen_core::ids::{InstanceId, JobId, Repository, RunAttempt, RunnerName};
 use bullpen_core::job::{
     Conclusion, JobDetails, JobFact, Origin, Provenance, ReportedStatus, Visibility,
 };
-use bullpen_core::ports::{Fault, FileRead, JobForge, LostDelivery, Notice};
+use bullpen_core::ports::{Fault, FileRead, JobForge, LostDelivery, Notice, UnfinishedRun};
 use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 
-use super::forge::{ForgeModel, JobHappening, READ, WRITE};
+use super::forge::{ForgeModel, JobHappening, PAGE};
+use super::forge_limits::Call;
 use super::locked;
+use crate::clock::instant;
+use crate::dice::fnv1a;
 use crate::wire::Wire;
 
 #[derive(Debug)]
@@ -31,6 +36,10 @@ struct Job {
     queued: Timestamp,
     began: Option<(Timestamp, InstanceId)>,
     ended: Option<Timestamp>,
+    /// What GitHub reported before, and when that changed; none before the job.
+    before: (Option<ReportedStatus>, tokio::time::Instant),
+    /// Whether a process has asked about it.
+    is_asked_about: bool,
 }
 
 /// A job, as a test sees it.
@@ -73,6 +82,17 @@ struct JobForgeState {
     /// News since the last observation, apart from the runners' events.
     news: Vec<JobFact>,
     outage: bool,
+    /// How far listings lag behind.
+    lag: Duration,
+    /// Whether GitHub answers the first question about a new job with "not found".
+    hides_new_jobs: bool,
+    /// The repository in which the search has no answer.
+    failing: Option<Repository>,
+    refuses_redelivery: bool,
+    /// When webhooks were sent, within the last hour.
+    sent: VecDeque<Timestamp>,
+    /// Of each process, the pages that it has read, by a hash of their content.
+    seen: BTreeMap<(Arc<str>, String), u64>,
 }
 
 /// One process's handle on GitHub's jobs.
@@ -118,7 +138,17 @@ impl JobForgeModel {
         let number = self.runners.submit_followed(&label, lasts, ran(&about));
         let mut state = locked(&self.state);
         state.numbers.insert(number, id.clone());
-        state.jobs.insert(id, Job { number, about, said, queued: now, began: None, ended: None });
+        let job = Job {
+            number,
+            about,
+            said,
+            queued: now,
+            began: None,
+            ended: None,
+            before: (None, instant()),
+            is_asked_about: false,
+        };
+        state.jobs.insert(id, job);
         drop(state);
         self.runners.assign();
         fact
@@ -192,6 +222,7 @@ impl JobForgeModel {
             };
             facts.extend(state.set_status(news.number, said));
         }
+        state.note_sent(facts.len(), now);
         facts
     }
 
@@ -232,6 +263,43 @@ impl JobForgeModel {
     /// Lever: GitHub answers no call about jobs.
     pub fn set_outage(&self, outage: bool) {
         locked(&self.state).outage = outage;
+    }
+
+    /// Lever: how far listings lag behind.
+    pub fn set_lag(&self, lag: Duration) {
+        locked(&self.state).lag = lag;
+    }
+
+    /// Lever: whether GitHub answers the first question about a job with "not found", while the job
+    /// is new.
+    pub fn hide_new_jobs(&self, hides: bool) {
+        locked(&self.state).hides_new_jobs = hides;
+    }
+
+    /// Lever: GitHub does not answer the search in this repository.
+    pub fn fail_repository(&self, repository: Option<Repository>) {
+        locked(&self.state).failing = repository;
+    }
+
+    /// Lever: whether GitHub sends no webhook again.
+    pub fn refuse_redelivery(&self, refuses: bool) {
+        locked(&self.state).refuses_redelivery = refuses;
+    }
+
+    /// Forgets the jobs that ended this long ago or longer, so that a long simulation stays fast.
+    pub fn forget_over(&self, ago: Duration) {
+        let mut state = locked(&self.state);
+        state.jobs.retain(|_, job| {
+            let is_over = matches!(job.said, ReportedStatus::Completed { .. });
+            !is_over || instant() - job.before.1 < ago
+        });
+        let JobForgeState { jobs, numbers, .. } = &mut *state;
+        numbers.retain(|_, id| jobs.contains_key(id));
+    }
+
+    /// The calls of all processes so far, by purpose.
+    pub fn calls_of_all(&self) -> CallCounts {
+        self.runners.calls()
     }
 
     /// Lever: a webhook does not arrive, and GitHub lists it as failed.
@@ -283,28 +351,80 @@ impl JobForgeModel {
         locked(&self.state).jobs.get(&JobId::new(job)).map(|job| job.said.clone())
     }
 
-    /// Makes one call that costs this many points.
+    /// Makes one call.
     async fn call<T: Send + 'static>(
         &self,
-        points: u32,
+        call: Call,
         effect: impl FnOnce(&mut JobForgeState) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, Fault> {
-        self.runners.turn(points).await?;
+        self.conditional(call, move |state| (effect(state), None)).await
+    }
+
+    /// Makes one call for a page of this name and content, which is free if the page is as this
+    /// process saw it last.
+    async fn conditional<T: Send + 'static>(
+        &self,
+        call: Call,
+        effect: impl FnOnce(&mut JobForgeState) -> (Result<T, Fault>, Option<(String, u64)>)
+        + Send
+        + 'static,
+    ) -> Result<T, Fault> {
+        self.runners.turn(call).await?;
         let (state, runners) = (Arc::clone(&self.state), self.runners.clone());
         let wire = self.wire.clone();
         let reply = self.wire.call("job-forge", move || {
-            runners.admits(points, &wire)?;
             let mut state = locked(&state);
             if state.outage {
                 return Err(Fault::unavailable("GitHub is down"));
             }
-            effect(&mut state)
+            let (answer, page) = effect(&mut state);
+            let page = page.map(|(name, hash)| ((Arc::clone(wire.name()), name), hash));
+            let free = page.as_ref().is_some_and(|(key, hash)| state.seen.get(key) == Some(hash));
+            runners.admits(call, free, &wire)?;
+            state.seen.extend(page);
+            answer
         });
         reply.await.or_unavailable()?
+    }
+
+    /// Reads a listing, page by page, and pays for the pages that have changed.
+    async fn listing<T: Clone + fmt::Debug + Send + 'static>(
+        &self,
+        call: Call,
+        name: String,
+        items: impl Fn(&JobForgeState) -> Vec<T> + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Fault> {
+        let mut all = Vec::new();
+        loop {
+            let (items, page) = (items.clone(), all.len() / PAGE);
+            let key = format!("{name} {page}");
+            let read = self.conditional(call, move |state| {
+                let listed = items(state);
+                let shown: Vec<T> = listed.iter().skip(page * PAGE).take(PAGE).cloned().collect();
+                let hash = fnv1a(format!("{shown:?}").as_bytes());
+                (Ok((shown, listed.len() > (page + 1) * PAGE)), Some((key, hash)))
+            });
+            let (shown, has_more) = read.await?;
+            all.extend(shown);
+            if !has_more {
+                return Ok(all);
+            }
+        }
     }
 }
 
 impl JobForgeState {
+    fn note_sent(&mut self, webhooks: usize, now: Timestamp) {
+        while self.sent.front().is_some_and(|at| now.since(*at) > HOUR) {
+            self.sent.pop_front();
+        }
+        self.sent.extend(std::iter::repeat_n(now, webhooks));
+    }
+
+    fn sent_since(&self, since: Timestamp) -> usize {
+        self.sent.len() - self.sent.partition_point(|at| *at < since)
+    }
+
     fn origin(&self, run: &RunAttempt) -> Origin {
         self.origins.get(run).copied().unwrap_or(Origin::Own)
     }
@@ -320,6 +440,7 @@ impl JobForgeState {
             return;
         }
         let conclusion = Conclusion::new("cancelled");
+        job.before = (Some(job.said.clone()), instant());
         job.said = ReportedStatus::Completed { conclusion, runner: None, at };
         let fact = self.fact(id);
         self.news.extend(fact);
@@ -338,7 +459,7 @@ impl JobForgeState {
         if let ReportedStatus::Completed { at, .. } = &said {
             entry.ended = *at;
         }
-        entry.said = said;
+        entry.before = (Some(std::mem::replace(&mut entry.said, said)), instant());
         self.fact(&job)
     }
 
@@ -348,32 +469,88 @@ impl JobForgeState {
         Some(JobFact { job: job.clone(), about, said })
     }
 
-    fn facts(&self, wanted: impl Fn(&Job) -> bool) -> Vec<JobFact> {
+    /// The facts about jobs as a listing shows them, which may lag.
+    fn listed(&self, wanted: impl Fn(&Job) -> bool) -> Vec<JobFact> {
         let jobs = self.jobs.iter().filter(|(_, job)| wanted(job));
-        jobs.filter_map(|(id, _)| self.fact(id)).collect()
+        jobs.filter_map(|(id, job)| {
+            let (before, changed) = &job.before;
+            let said =
+                if instant() - *changed < self.lag { before.clone()? } else { job.said.clone() };
+            Some(JobFact { job: id.clone(), about: job.about.clone(), said })
+        })
+        .collect()
+    }
+
+    /// The runs of a repository that are queued, or in progress.
+    fn unfinished(&self, repository: &Repository, in_progress: bool) -> Vec<UnfinishedRun> {
+        let is_over = |fact: &JobFact| matches!(fact.said, ReportedStatus::Completed { .. });
+        let is_queued = |fact: &JobFact| matches!(fact.said, ReportedStatus::Queued { .. });
+        let mut runs: BTreeMap<RunAttempt, Vec<JobFact>> = BTreeMap::new();
+        for fact in self.listed(|job| job.about.repository == *repository) {
+            runs.entry(fact.about.run.clone()).or_default().push(fact);
+        }
+        runs.retain(|_, jobs| {
+            !jobs.iter().all(is_over) && jobs.iter().all(is_queued) != in_progress
+        });
+        let began = |jobs: &[JobFact]| {
+            jobs.iter().filter_map(|fact| Some(self.jobs.get(&fact.job)?.queued)).min()
+        };
+        runs.into_iter().map(|(run, jobs)| UnfinishedRun { run, began: began(&jobs) }).collect()
     }
 }
 
 impl JobForge for JobForgeModel {
     async fn job(&self, _: &Repository, job: &JobId) -> Result<JobFact, Fault> {
         let job = job.clone();
-        self.call(READ, move |state| state.fact(&job).ok_or(Fault::NotFound)).await
+        self.call(Call::read(CallPurpose::Job), move |state| {
+            let hides = state.hides_new_jobs;
+            if let Some(entry) = state.jobs.get_mut(&job)
+                && !std::mem::replace(&mut entry.is_asked_about, true)
+                && hides
+                && entry.before.0.is_none()
+            {
+                return Err(Fault::NotFound);
+            }
+            state.fact(&job).ok_or(Fault::NotFound)
+        })
+        .await
     }
 
     async fn jobs_of(&self, _: &Repository, run: &RunAttempt) -> Result<Vec<JobFact>, Fault> {
         let run = run.clone();
-        self.call(READ, move |state| Ok(state.facts(|job| job.about.run == run))).await
+        let call = Call::read(CallPurpose::Job);
+        let listed = self.call(call, move |state| Ok(state.listed(|job| job.about.run == run)));
+        let listed = listed.await?;
+        for _ in 1..listed.len().div_ceil(PAGE) {
+            self.call(call, |_| Ok(())).await?;
+        }
+        Ok(listed)
     }
 
-    async fn queued_jobs(&self, repository: &Repository) -> Result<Vec<JobFact>, Fault> {
-        let repository = repository.clone();
-        self.call(READ, move |state| {
-            Ok(state.facts(|job| {
-                job.about.repository == repository
-                    && matches!(job.said, ReportedStatus::Queued { .. })
-            }))
-        })
-        .await
+    async fn unfinished_runs(&self, repository: &Repository) -> Result<Vec<UnfinishedRun>, Fault> {
+        if locked(&self.state).failing.as_ref() == Some(repository) {
+            return Err(Fault::unavailable("GitHub has trouble with this repository"));
+        }
+        let call = Call::read(CallPurpose::Look).housekeeping();
+        let mut all = BTreeMap::new();
+        for in_progress in [false, true] {
+            let (of, name) = (repository.clone(), format!("{repository} {in_progress}"));
+            let runs = move |state: &JobForgeState| state.unfinished(&of, in_progress);
+            let runs = self.listing(call, name, runs).await?;
+            all.extend(runs.into_iter().map(|run| (run.run.clone(), run)));
+        }
+        Ok(all.into_values().collect())
+    }
+
+    async fn search_run(
+        &self,
+        repository: &Repository,
+        run: &RunAttempt,
+    ) -> Result<Vec<JobFact>, Fault> {
+        let call = Call::read(CallPurpose::Look).housekeeping();
+        let (of, name) = (run.clone(), format!("{repository} {run}"));
+        let jobs = move |state: &JobForgeState| state.listed(|job| job.about.run == of);
+        self.listing(call, name, jobs).await
     }
 
     async fn provenance(
@@ -382,7 +559,7 @@ impl JobForge for JobForgeModel {
         run: &RunAttempt,
     ) -> Result<Provenance, Fault> {
         let (repository, run) = (repository.clone(), run.clone());
-        self.call(READ, move |state| {
+        self.call(Call::read(CallPurpose::Origin).urgent(), move |state| {
             let origin = Some(state.origin(&run));
             Ok(Provenance { origin, visibility: Some(state.visibility(&repository)) })
         })
@@ -391,7 +568,7 @@ impl JobForge for JobForgeModel {
 
     async fn tell(&self, notice: &Notice) -> Result<(), Fault> {
         let notice = notice.clone();
-        self.call(WRITE, move |state| {
+        self.call(Call::write(CallPurpose::Tell).after_a_read(), move |state| {
             // A repeated notice replaces the first.
             state.notices.retain(|stored| stored.job != notice.job);
             state.notices.push(notice);
@@ -402,7 +579,7 @@ impl JobForge for JobForgeModel {
 
     async fn cancel(&self, _: &Repository, run: &RunAttempt) -> Result<(), Fault> {
         let (run, runners) = (run.clone(), self.runners.clone());
-        self.call(WRITE, move |state| {
+        self.call(Call::write(CallPurpose::Cancel).after_a_read(), move |state| {
             if !state.cancelled.contains(&run) {
                 state.cancelled.push(run.clone());
             }
@@ -419,20 +596,33 @@ impl JobForge for JobForgeModel {
     }
 
     async fn file(&self, _: &Repository, _: &str, _: Option<&str>) -> Result<FileRead, Fault> {
-        self.call(READ, |_| Ok(FileRead::Absent)).await
+        self.call(Call::read(CallPurpose::Configure), |_| Ok(FileRead::Absent)).await
     }
 
     async fn lost_deliveries(&self, since: Timestamp) -> Result<Vec<LostDelivery>, Fault> {
-        self.call(READ, move |state| {
+        let call = Call::read(CallPurpose::Redeliver).housekeeping().as_app();
+        let read = self.call(call, move |state| {
             let lost = state.lost.iter().map(|(delivery, _)| delivery);
-            Ok(lost.filter(|delivery| delivery.at >= since).cloned().collect())
-        })
-        .await
+            let lost: Vec<_> = lost.filter(|delivery| delivery.at >= since).cloned().collect();
+            Ok((lost, state.sent_since(since)))
+        });
+        let (lost, sent) = read.await?;
+        for _ in 1..sent.div_ceil(PAGE) {
+            self.call(call, |_| Ok(())).await?;
+        }
+        Ok(lost)
+    }
+
+    fn calls(&self) -> CallCounts {
+        self.runners.calls_of(self.wire.name())
     }
 
     async fn redeliver(&self, delivery: &LostDelivery) -> Result<(), Fault> {
         let (id, runners) = (delivery.id, self.runners.clone());
-        self.call(WRITE, move |state| {
+        self.call(Call::write(CallPurpose::Redeliver).as_app(), move |state| {
+            if state.refuses_redelivery {
+                return Err(Fault::unavailable("GitHub sends no webhook again"));
+            }
             let found = state.lost.iter().position(|(lost, _)| lost.id == id);
             let (_, fact) = state.lost.remove(found.ok_or(Fault::NotFound)?);
             state.redelivered.push(fact);

@@ -21,6 +21,7 @@ use crate::wire::{Reply, Wire};
 
 pub mod fleet;
 pub mod forge;
+mod forge_limits;
 pub mod job_forge;
 pub mod ledger;
 pub mod mailbox;

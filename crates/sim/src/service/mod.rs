@@ -54,12 +54,29 @@ pub async fn serve(world: &Arc<World>, plan: &ServicePlan, faulty: Duration) -> 
     }
     let replicas = join_all((1..=plan.replicas).map(|number| branch(replica(world, plan, number))));
     let sender = WebhookSender::new(plan.webhooks);
+    draw_githubs_hour(world);
     let heals = async {
         pass(faulty).await;
         sender.set_odds(WebhookOdds::default());
+        world.outside.forge().limit_calls(None);
+        world.jobs.set_lag(Duration::ZERO);
+        world.jobs.hide_new_jobs(false);
     };
     let (never, ..) = tokio::join!(branch(sender.run(world, plan)), replicas, heals);
     never
+}
+
+/// Draws how many calls GitHub allows in an hour, how far its lists lag, and whether it shows a job
+/// only after its webhook. The limit is never so low that authors could not be told in time.
+fn draw_githubs_hour(world: &World) {
+    let dice = Dice::new(world.seed, "github's hour");
+    if dice.chance(500) {
+        world.outside.forge().limit_calls(Some(1_500 + dice.below(3_500)));
+    }
+    if dice.chance(400) {
+        world.jobs.set_lag(dice.between(Duration::ZERO, Duration::from_secs(20)));
+    }
+    world.jobs.hide_new_jobs(dice.chance(300));
 }
 
 /// Follows all jobs to their ends.

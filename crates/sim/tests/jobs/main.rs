@@ -11,6 +11,7 @@ mod cost;
 pub(crate) mod defects;
 mod explained;
 mod ghosts;
+pub(crate) mod githubs_hour;
 mod machine;
 mod order;
 mod pools;

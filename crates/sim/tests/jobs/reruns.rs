@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use bullpen_core::ids::{Repository, RunAttempt, RunnerGroup};
+use bullpen_core::job::search::WEBHOOKS_WITHIN;
 use bullpen_core::job::{JobDetails, JobFact, JobStep, MachineSource};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::request::Request;
@@ -143,9 +144,10 @@ fn a_job_that_waits_when_its_request_is_released_is_found() {
         sim.world.outside.forge().cancel(&label);
         assert_eq!(ingested(&sim, &fact).await, Ingested::NotOurs);
         released(&sim, &request).await;
+        pass(WEBHOOKS_WITHIN).await;
         let found = sim
             .process("find", None, async |service| {
-                find(service, &[], &mut FindMemory::default()).await.expect("calm")
+                find(service, &[], &mut FindMemory::default()).await
             })
             .await
             .expect("it has no fuse");

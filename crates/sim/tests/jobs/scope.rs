@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bullpen_core::ids::JobId;
 use bullpen_core::job::active::COLLECTION;
+use bullpen_core::job::search::WEBHOOKS_WITHIN;
 use bullpen_core::job::{End, JobState};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::scope::{Installations, ServedRepositories, ServiceScope};
@@ -42,7 +43,8 @@ fn a_foreign_job_leaves_no_trace() {
             assert_eq!(deliver(service, &stranger, Some(8)).await, Ok(Ingested::Foreign));
             assert_eq!(deliver(service, &announced, Some(7)).await, Ok(Ingested::Stored));
             let always = ["acme/app".into()];
-            find(service, &always, &mut FindMemory::default()).await.expect("calm").unannounced
+            pass(WEBHOOKS_WITHIN).await;
+            find(service, &always, &mut FindMemory::default()).await.unannounced
         };
         let found = sim.process("all", None, asked).await.expect("it has no fuse");
         assert_eq!(

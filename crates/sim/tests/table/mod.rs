@@ -8,6 +8,7 @@ use bullpen_core::invariants::Invariant::{
     self, Ceilings, Conservation, EveryJobEnds, NoGhosts, NoMissedWarm, OneOwner, Protected,
 };
 
+pub(crate) mod githubs_hour;
 pub(crate) mod jobs;
 pub(crate) mod pools;
 pub(crate) mod strangers;
