@@ -5,11 +5,13 @@
 //!
 //! Not here: the life of a world ([`crate::life`]), or judging it ([`crate::checker`]).
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::creation::Ceiling;
-use bullpen_core::ids::{ClaimId, HolderId, SpecHash, StopOp};
+use bullpen_core::ids::{ClaimId, HolderId, InstanceId, SpecHash, StopOp};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Ids, Ports};
 use bullpen_core::rates::Rates;
@@ -193,6 +195,22 @@ const PAUSES_AT: (u64, u64) = (60, 6_000);
 /// How often one process pauses at most.
 const PAUSES_MAX: u64 = 3;
 
+/// The machines that had trouble of their own: an agent that died or hung, a wrong clock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ailing(Arc<Mutex<BTreeSet<InstanceId>>>);
+
+impl Ailing {
+    /// Notes a machine.
+    pub(crate) fn note(&self, machine: &InstanceId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(machine.clone());
+    }
+
+    /// Whether this machine had trouble.
+    pub(crate) fn has(&self, machine: &InstanceId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(machine)
+    }
+}
+
 /// All models, and the settings of the processes that run on them.
 #[derive(Debug)]
 pub struct World {
@@ -211,6 +229,8 @@ pub struct World {
     counts: Mutex<Counts>,
     wires: Mutex<Vec<Wire>>,
     storms: Storms,
+    healed: AtomicBool,
+    ailing: Ailing,
 }
 
 impl World {
@@ -261,6 +281,8 @@ impl World {
             counts: Mutex::default(),
             wires: Mutex::default(),
             storms: Storms::default(),
+            healed: AtomicBool::new(false),
+            ailing: Ailing::default(),
         });
         world.start_agents();
         world
@@ -317,6 +339,22 @@ impl World {
         self.outside.fleet.replenish();
         self.outside.forge.set_outage(false);
         self.outside.forge.limit_points(None);
+        self.healed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all trouble is over for good.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.healed.load(Ordering::Relaxed)
+    }
+
+    /// Whether a storm goes on.
+    pub(crate) fn has_storms(&self) -> bool {
+        self.storms.are_there()
+    }
+
+    /// The machines that had trouble of their own.
+    pub(crate) const fn ailing(&self) -> &Ailing {
+        &self.ailing
     }
 
     /// Begins a storm.
