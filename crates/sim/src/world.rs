@@ -5,12 +5,14 @@
 //!
 //! Not here: the life of a world ([`crate::life`]), or judging it ([`crate::checker`]).
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::clock_witness::ClockWitness;
 use bullpen_core::creation::Ceiling;
-use bullpen_core::ids::{ClaimId, HolderId, SpecHash, StopOp};
+use bullpen_core::ids::{ClaimId, HolderId, InstanceId, SpecHash, StopOp};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Ids, Ports};
 use bullpen_core::rates::Rates;
@@ -195,6 +197,22 @@ const PAUSES_AT: (u64, u64) = (60, 6_000);
 /// How often one process pauses at most.
 const PAUSES_MAX: u64 = 3;
 
+/// The machines that had trouble of their own: an agent that died or hung, a wrong clock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ailing(Arc<Mutex<BTreeSet<InstanceId>>>);
+
+impl Ailing {
+    /// Notes a machine.
+    pub(crate) fn note(&self, machine: &InstanceId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(machine.clone());
+    }
+
+    /// Whether this machine had trouble.
+    pub(crate) fn has(&self, machine: &InstanceId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(machine)
+    }
+}
+
 /// All models, and the settings of the processes that run on them.
 #[derive(Debug)]
 pub struct World {
@@ -217,6 +235,8 @@ pub struct World {
     defects: Defects,
     /// A part of processes' names, and how far the clocks of these processes are ahead.
     wrong_clock: Mutex<Option<(String, i64)>>,
+    healed: AtomicBool,
+    ailing: Ailing,
 }
 
 impl World {
@@ -269,6 +289,8 @@ impl World {
             storms: Storms::default(),
             defects: Defects::default(),
             wrong_clock: Mutex::default(),
+            healed: AtomicBool::new(false),
+            ailing: Ailing::default(),
         });
         world.start_agents();
         world
@@ -325,6 +347,22 @@ impl World {
         self.outside.fleet.replenish();
         self.outside.forge.set_outage(false);
         self.outside.forge.limit_points(None);
+        self.healed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all trouble is over for good.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.healed.load(Ordering::Relaxed)
+    }
+
+    /// Whether a storm goes on.
+    pub(crate) fn has_storms(&self) -> bool {
+        self.storms.are_there()
+    }
+
+    /// The machines that had trouble of their own.
+    pub(crate) const fn ailing(&self) -> &Ailing {
+        &self.ailing
     }
 
     /// Begins a storm.

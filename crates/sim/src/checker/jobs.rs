@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bullpen_core::ids::{Generation, InstanceId, JobId, RunnerName};
+use bullpen_core::ids::{Generation, InstanceId, JobId, Repository, RunnerName};
 use bullpen_core::instance::{Owner, State};
 use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::job::{End, Job, JobState, ReportedStatus};
@@ -43,6 +43,13 @@ struct Row {
     ready: Timestamp,
 }
 
+/// A job that waits, and since when a worker could have begun it.
+#[derive(Debug)]
+pub(super) struct WaitingRow<'r> {
+    pub(super) job: &'r Job,
+    pub(super) ready: Timestamp,
+}
+
 /// The state of all checks on jobs that have a row.
 #[derive(Debug, Default)]
 pub(super) struct JobChecks {
@@ -61,6 +68,21 @@ impl JobChecks {
     /// A job as its row says.
     pub(super) fn row(&self, job: &JobId) -> Option<&Job> {
         self.rows.get(job).map(|row| &row.job)
+    }
+
+    /// The jobs that wait, of repositories that have no job under way: a share may hold back the others.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = WaitingRow<'_>> {
+        let busy = self.busy();
+        let waits = |row: &&Row| matches!(row.job.state, JobState::Waiting { .. });
+        let free = move |row: &&Row| !busy.contains(row.job.repository());
+        let waiting = self.rows.values().filter(waits).filter(free);
+        waiting.map(|Row { job, ready }| WaitingRow { job, ready: *ready })
+    }
+
+    /// The repositories that have a job under way.
+    fn busy(&self) -> BTreeSet<&Repository> {
+        let begun = |row: &&Row| matches!(row.job.state, JobState::Assigning { .. });
+        self.rows.values().filter(begun).map(|row| row.job.repository()).collect()
     }
 
     /// Whether this runner's name belongs to a job that has not ended.
@@ -121,12 +143,7 @@ impl JobChecks {
 
     /// The other repositories that wait in the same lane and have no job under way there.
     fn others(&self, at: Timestamp, whose: &WaitingAt) -> BTreeSet<WaitingAt> {
-        let busy: BTreeSet<_> = self
-            .rows
-            .values()
-            .filter(|row| matches!(row.job.state, JobState::Assigning { .. }))
-            .map(|row| row.job.repository())
-            .collect();
+        let busy = self.busy();
         let waiting = self.rows.values().filter(|row| at >= row.ready.after(SEEN_WITHIN));
         waiting
             .filter_map(|row| row.job.waiting_at())

@@ -30,7 +30,7 @@ use tokio::sync::Notify;
 use crate::model::fleet::FleetEvent;
 use crate::model::{ForgeModel, JobForgeModel, LedgerWrite, MailboxModel};
 use crate::wire::OUTSIDE;
-use crate::world::{STACK, World};
+use crate::world::{Ailing, STACK, World};
 
 mod conservation;
 mod endings;
@@ -40,6 +40,7 @@ mod history;
 mod jobs;
 mod labels;
 mod missed_warm;
+mod needs;
 mod one_owner;
 mod pace;
 mod plans;
@@ -52,6 +53,7 @@ use endings::Endings;
 use ghosts::Ghosts;
 use history::History;
 use jobs::JobChecks;
+use needs::{Conditions, Needs};
 use one_owner::Tenures;
 use pace::Pace;
 use protected::Condemned;
@@ -72,6 +74,8 @@ struct Inner {
     view: View,
     requests: Requests,
     jobs: JobChecks,
+    needs: Needs,
+    ailing: Ailing,
     traces: Traces,
     /// The trust group of reused machines of jobs, if it is not each repository's own.
     jobs_trust: Option<TrustGroup>,
@@ -107,6 +111,8 @@ impl Checker {
             view: View::new(numbers, outside.ledger().snapshot(), outside.fleet().snapshot()),
             requests: Requests::default(),
             jobs: JobChecks::default(),
+            needs: Needs::default(),
+            ailing: world.ailing().clone(),
             traces: Traces::default(),
             jobs_trust: None,
             tenures: Tenures::default(),
@@ -310,7 +316,8 @@ impl Checker {
             LedgerWrite::Row { at, after, .. } => {
                 let line = inner.jobs.written(*at, after)?;
                 inner.history.keep(&line);
-                Ok(())
+                let job = inner.jobs.row(&after.job);
+                job.map_or(Ok(()), |job| inner.needs.failed(job, *at))
             }
             LedgerWrite::Document { at, after, by } => {
                 if after.collection == REPLICAS {
@@ -327,10 +334,11 @@ impl Checker {
         let (listeners, registered) = (forge.listeners(), forge.registered());
         let (interrupted, now) = (forge.take_interrupted(), world.outside.clock().true_now());
         let seen = world.jobs.seen();
+        let conditions = Conditions { is_calm: world.is_calm(), storms: world.has_storms() };
         let mut inner = self.inner();
         inner.deserted();
         let started = inner.code_ran();
-        let Inner { view, requests, ghosts, jobs, endings, .. } = &mut *inner;
+        let Inner { view, requests, ghosts, jobs, endings, needs, .. } = &mut *inner;
         let grace = view.limits.reconcile_grace * GRACE_UNDER_FAULTS;
         let mut judged = on_world(view, now);
         judged.push(started);
@@ -341,6 +349,7 @@ impl Checker {
         judged.push(requests.look(view, now));
         judged.push(endings.look(view, now));
         judged.extend(jobs.look(view, &seen, now));
+        judged.push(needs.look(view, jobs.waiting(), conditions, now));
         drop(inner);
         for violation in judged.into_iter().filter_map(Result::err) {
             self.report(violation);
@@ -385,7 +394,9 @@ impl Inner {
             self.requests.loses_one(owner);
         }
         protected::taken(&self.view, &self.requests, at, before, after, by)?;
-        if matches!(after.state, State::Terminating { .. }) {
+        if let State::Terminating { why, .. } = after.state {
+            let is_ailing = self.is_ailing(before);
+            self.needs.condemned(before, why, is_ailing)?;
             self.deserted();
             protected::condemned(&self.view, at, before, after, self.outside_of(before))?;
         }
@@ -397,6 +408,13 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// Whether a machine or its agent had trouble of its own, beside storms.
+    fn is_ailing(&self, record: &Record) -> bool {
+        let view = &self.view;
+        let sets = [&view.noticed, &view.lost, &view.powered_off, &view.deserted];
+        self.ailing.has(&record.id) || sets.iter().any(|set| set.contains(&record.id))
     }
 
     /// The trust group whose code an owner runs.
@@ -513,6 +531,9 @@ impl Inner {
                 let line = format!("{at} launched {} {}", machine.id, machine.intent);
                 self.history.note(&machine.id, &line);
                 self.view.machines.insert(machine.id.clone(), machine.clone());
+                if let Some(intent) = self.view.intents.get(&machine.intent) {
+                    self.needs.launched(&intent.owner)?;
+                }
                 conservation::launched(&self.view, machine)
             }
             FleetEvent::Noticed(id) => {

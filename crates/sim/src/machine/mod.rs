@@ -73,6 +73,7 @@ impl Machine {
         let (skew, wrong) = temper.skew(&dice);
         if wrong {
             world.happened("clock minutes off");
+            world.ailing().note(&facts.id);
         }
         let clock = world.outside.clock().for_process(Wire::calm(), skew);
         let program_dice = Dice::new(world.seed, &format!("runner {}", facts.id));
@@ -106,6 +107,7 @@ impl Machine {
             && self.dice.chance(world.climate().temper.mute)
         {
             world.happened("machine mute");
+            world.ailing().note(&self.facts.id);
             pending::<()>().await;
         }
         tokio::select! {
@@ -133,6 +135,7 @@ impl Machine {
                 pending::<()>().await;
             }
             world.happened("agent died");
+            world.ailing().note(&self.facts.id);
             drop(world);
             pass(self.dice.between(Duration::from_secs(1), Duration::from_secs(4))).await;
         }
@@ -198,6 +201,7 @@ impl Machine {
     /// Hangs the process: it is not polled meanwhile.
     async fn hang(&self, world: &World, length: Option<Duration>) {
         let (mailbox, key) = (world.outside.mailbox(), &self.facts.mailbox);
+        world.ailing().note(&self.facts.id);
         mailbox.pause_beats(key);
         let Some(length) = length else {
             world.happened("agent hung for ever");

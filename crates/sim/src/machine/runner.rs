@@ -204,6 +204,7 @@ impl Program {
             self.exit(None);
         } else if forgotten && now.forgotten > 0 && self.forge.forget(runner, &self.machine) {
             world.happened("listener forgotten");
+            world.ailing().note(&self.machine);
         }
     }
 }
