@@ -92,7 +92,7 @@ fn outages() -> Vec<Outage> {
         of("EC2", long, gone(EC2)),
         of("GitHub slow", long, slow(GITHUB)),
         of("SQS slow", long, slow(SQS)),
-        // Agents read orders so late that their time to register a runner is over.
+        // Agents need several calls to obey an order, and are late with the last.
         Outage { ended_max: HOT as u64, ..of("DynamoDB slow", long, slow(DYNAMODB)) },
         of("EC2 slow", long, slow(EC2)),
         of("GitHub throttling", long, throttling(GITHUB)),

@@ -6,7 +6,8 @@
 //! assignment is withdrawn, GitHub is asked to delete the runner, and [`after_removal`] decides whether
 //! the instance ends, counts as running, or goes back. If the cause is elsewhere, the instance goes back
 //! unharmed, unless only its own agent reports that cause and jobs ran on it. An agent that does not
-//! answer is at fault only if it beats no more and others do. The way to a runner that listens calls
+//! answer is at fault only if it beats no more and others do, and no agent for an order that it got too
+//! late. The way to a runner that listens calls
 //! neither GitHub nor, for an instance that runs, the cloud.
 //!
 //! Not here: what a report shows (`claim::check`), or the end of a tenure ([`super::Release`]).
@@ -106,6 +107,8 @@ pub struct Prepare {
     /// Whether it goes back because the cloud did not start it.
     is_unstarted: bool,
     is_withdrawn: bool,
+    /// Whether the assignment was stored so late that the agent had no time to register a runner.
+    is_late: bool,
     /// What its agent's silence proves, as last compared.
     silence: Silence,
 }
@@ -133,6 +136,7 @@ impl Prepare {
             cause: None,
             is_unstarted: false,
             is_withdrawn: false,
+            is_late: false,
             silence: Silence::Own,
         }
     }
@@ -143,7 +147,12 @@ impl Prepare {
             PrepareInput::Begun => PrepareEffect::Assign { register_by: self.register_by },
             PrepareInput::Assigned => match self.kind {
                 CheckKind::Started => PrepareEffect::Start,
-                CheckKind::Warm | CheckKind::Created => self.watch(now),
+                CheckKind::Created => self.watch(now),
+                CheckKind::Warm => {
+                    self.is_late = now.after(limits.registration) > self.register_by
+                        && !sabotage!("late-orders-are-the-machines");
+                    self.watch(now)
+                }
             },
             PrepareInput::Unanswered(why) => self.unanswered(why, now, limits),
             PrepareInput::Started(answer) => self.started(&answer, now, limits),
@@ -284,6 +293,7 @@ impl Prepare {
             {
                 PrepareEffect::CompareSilence
             }
+            AfterRemoval::End if self.is_late => self.give_back(now, limits),
             AfterRemoval::End => self.condemn(self.end_reason(), now),
             AfterRemoval::Running => PrepareEffect::Ready,
             AfterRemoval::GiveBack => {

@@ -4,6 +4,7 @@
 //! Not here: sending a wake-up ([`super::queues`]), or receiving one ([`super::workers`]).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ const QUEUE_RESTS: Duration = Duration::from_secs(5);
 pub(crate) struct KeptWakes {
     state: Mutex<State>,
     news: Notify,
+    /// How many workers wait for kept wake-ups. A process without one has only the queue.
+    takers: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +42,11 @@ struct State {
 impl KeptWakes {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a worker of this process takes what it keeps.
+    pub(super) fn are_taken(&self) -> bool {
+        self.takers.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the queue failed to take a wake-up lately.
@@ -75,6 +83,7 @@ impl KeptWakes {
     /// Takes the wake-ups of a queue that are due; waits for the first.
     pub(super) async fn take<P: Ports>(&self, stack: &Stack<P>, queue: &QueueName) -> Vec<Wake> {
         let clock = stack.ports.clock();
+        let _taker = Taker::of(self);
         loop {
             let news = self.news.notified();
             tokio::pin!(news);
@@ -108,5 +117,21 @@ impl KeptWakes {
             Some(Wake { job: key.1, lane })
         });
         (taken.collect(), next)
+    }
+}
+
+/// A worker that waits.
+struct Taker<'k>(&'k KeptWakes);
+
+impl<'k> Taker<'k> {
+    fn of(kept: &'k KeptWakes) -> Self {
+        kept.takers.fetch_add(1, Ordering::Relaxed);
+        Self(kept)
+    }
+}
+
+impl Drop for Taker<'_> {
+    fn drop(&mut self) {
+        self.0.takers.fetch_sub(1, Ordering::Relaxed);
     }
 }

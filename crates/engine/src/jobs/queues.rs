@@ -83,10 +83,10 @@ pub(super) async fn wake<P: Ports>(stack: &Stack<P>, seen: &SeenRow) {
 }
 
 /// Sends a wake-up; tries once. A wake-up that the queue does not take goes to this process's own
-/// workers.
+/// workers, if it has any.
 pub(crate) async fn send<P: Ports>(stack: &Stack<P>, queue: &QueueName, wake: &Wake, fifo: Fifo) {
     let kept = stack.kept_wakes();
-    if !kept.rests(stack, queue) {
+    if !(kept.are_taken() && kept.rests(stack, queue)) {
         let message = Outgoing { body: wake.encode(), delay: Duration::ZERO, fifo: Some(fifo) };
         let sent = stack.ports.queues().send(queue, std::slice::from_ref(&message)).await;
         let sent: Result<(), Fault> = sent.and_then(|answers| answers.into_iter().collect());
@@ -94,7 +94,7 @@ pub(crate) async fn send<P: Ports>(stack: &Stack<P>, queue: &QueueName, wake: &W
         tracing::info!(job_id = %wake.job, %fault, "could not send wake-up");
         kept.let_rest(stack, queue);
     }
-    if !sabotage!("unsent-wakes-are-lost") {
+    if kept.are_taken() && !sabotage!("unsent-wakes-are-lost") {
         kept.keep(stack, queue, wake, Duration::ZERO);
     }
 }

@@ -112,6 +112,11 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
         scenario: "pain41_eight_minutes_without_mailboxes_cost_no_warm_machine",
     },
     ScenarioBug {
+        name: "late-orders-are-the-machines",
+        mistake: "a machine ends because its order was stored too late to obey",
+        scenario: "pain42_orders_that_come_late_cost_no_warm_machine",
+    },
+    ScenarioBug {
         name: "unsent-wakes-are-lost",
         mistake: "a wake-up that no queue took wakes no worker",
         scenario: "pain40_ten_minutes_without_queues_cost_seconds",

@@ -403,3 +403,25 @@ fn a_machine_goes_back_if_its_silence_is_not_its_own() {
         }
     }
 }
+
+/// The store took so long for the order that the agent had no time left to obey it.
+#[test]
+fn a_machine_whose_order_was_stored_too_late_goes_back() {
+    for (takes, goes_back) in [
+        (LIMITS.assignment_acknowledged, false),
+        (LIMITS.assignment_acknowledged + Duration::from_millis(1), true),
+    ] {
+        let mut attempt = Attempt::claimed(job_owner(), Tier::Hot);
+        assert!(matches!(attempt.on(PrepareInput::Begun), PrepareEffect::Assign { .. }));
+        attempt.now = attempt.now.after(takes);
+        assert!(matches!(attempt.on(PrepareInput::Assigned), PrepareEffect::Watch(_)));
+        let mut attempt = attempt.withdrawn(Failure::RegistrationFailed);
+        let decided = attempt.deleted(Deletion::Deleted);
+        if goes_back {
+            assert_eq!(decided, attempt.given_back());
+            assert_eq!(attempt.on(PrepareInput::Written(true)), PrepareEffect::TryAnother);
+        } else {
+            assert_eq!(decided, attempt.condemned(EndReason::FailedChecks));
+        }
+    }
+}
