@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bullpen_core::ids::MailboxKey;
+use bullpen_core::ids::{InstanceId, MailboxKey};
+use bullpen_core::instance::Record;
+use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::mailbox::ReportRead;
 use bullpen_core::ports::{Fault, ItemKind, Ledger, Listing, Mailbox, Page, Ports, Unreadable};
 
@@ -108,7 +110,25 @@ pub async fn find<P: Ports>(stack: &Stack<P>) -> Result<Vec<Unreadable>, Fault> 
             break;
         }
     }
-    found.extend(stack.fleet().list().await?.unreadable);
+    found.extend(machines(stack, &records.items).await?);
+    Ok(found)
+}
+
+/// The machines that cannot be read: those that the list names, and those of these records that it
+/// misses, because their tags are gone.
+async fn machines<P: Ports>(
+    stack: &Stack<P>,
+    records: &[Record],
+) -> Result<Vec<Unreadable>, Fault> {
+    let Listing { items, unreadable: mut found } = stack.fleet().list().await?;
+    let listed: BTreeSet<&str> = items.iter().map(|machine| machine.id.as_str()).collect();
+    let named: BTreeSet<String> = found.iter().map(|item| item.key.clone()).collect();
+    let missed = records.iter().map(|record| record.id.clone());
+    let missed: Vec<InstanceId> =
+        missed.filter(|id| !listed.contains(id.as_str()) && !named.contains(id.as_str())).collect();
+    for batch in missed.chunks(IDS_PER_CALL_MAX) {
+        found.extend(stack.fleet().describe(batch).await?.unreadable);
+    }
     Ok(found)
 }
 

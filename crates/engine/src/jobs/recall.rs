@@ -46,7 +46,7 @@ fn of_job(record: &Record) -> Option<(&Record, &JobId)> {
     }
 }
 
-/// Asks GitHub whether the job, or the one that took its machine, is over; the answer wakes a worker.
+/// Asks GitHub whether the job, or the job that took its machine, is over; the answer wakes a worker.
 async fn ask<P: Ports, J: JobForge>(service: &Service<'_, P, J>, job: &JobId) -> Result<(), Fault> {
     let load = async |job: &JobId| rows::load(service.stack, job, service.patience()).await;
     let Some(mut seen) = load(job).await? else { return Ok(()) };

@@ -7,6 +7,7 @@ use bullpen_core::pool::journal::COLLECTION;
 use bullpen_core::ports::{ItemKind, Ports};
 use bullpen_engine::unreadable::find;
 use bullpen_sim::clock::on_virtual_time;
+use bullpen_sim::model::fleet::Oddity;
 use bullpen_sim::model::mailbox::Forgery;
 use bullpen_sim::pool_world::PoolWorld;
 
@@ -54,5 +55,19 @@ fn each_unreadable_item_is_found_and_counted_and_stays() {
         let reads = keeper.stack.unreadable_items.reads();
         assert!(reads.get(&ItemKind::Journal).is_some_and(|reads| *reads > 1), "{reads:?}");
         assert_eq!((ledger.rows(), ledger.document_now(COLLECTION, "ci")), seen);
+    });
+}
+
+#[test]
+fn a_machine_whose_tags_are_gone_is_named() {
+    on_virtual_time(async {
+        let sim = PoolWorld::new(10, &two_and_one()).await;
+        fill(&sim, 2, 1).await;
+        let id = sim.records("ci").await.swap_remove(0).id;
+        sim.world.outside.fleet().make_odd(&id, Oddity::Untagged, true);
+        let found = find(&sim.world.onlooker()).await.expect("calm");
+        let named: Vec<_> = found.iter().map(|item| (item.kind, item.key.as_str())).collect();
+        assert_eq!(named, [(ItemKind::Machine, id.as_str())]);
+        assert!(found[0].why.contains("tag"), "{}", found[0].why);
     });
 }
