@@ -195,10 +195,7 @@ impl Command for PortChecks {
         let archive = self.archive.as_ref().map(|(url, which)| (&**url, *which));
         let mut checks = vec![github(&runtime).await];
         // The answers of that check are dated.
-        checks.push(verdict::clock_by_github(
-            &runtime.stack.clock,
-            runtime.stack.limits.clock_off_max,
-        ));
+        checks.push(verdict::clock_by_github(&runtime.stack.clock));
         checks.extend(permissions(&runtime).await);
         checks.extend(groups(&runtime, &self.groups).await);
         checks.extend(installed(&runtime).await);

@@ -13,7 +13,6 @@ use bullpen_github::AppStanding;
 use crate::exit::Exit;
 
 /// A clock that is further off makes leases and signatures fail.
-#[cfg(feature = "aws")]
 const CLOCK_OFF_MAX: Duration = Duration::from_secs(5);
 /// The precision of AWS's `Date` header: whole seconds.
 #[cfg(feature = "aws")]
@@ -115,13 +114,13 @@ pub(super) fn stored(items: &[Unreadable]) -> Vec<Check> {
 }
 
 /// Whether this machine's clock is right, by the dates of GitHub's answers.
-pub(super) fn clock_by_github(witness: &ClockWitness, most: Duration) -> Check {
-    match witness.more_than(most) {
+pub(super) fn clock_by_github(witness: &ClockWitness) -> Check {
+    match witness.more_than(CLOCK_OFF_MAX) {
         None => Check::fine("clock by GitHub", "no difference is seen"),
         Some(error) => Check::failed(
             "clock by GitHub",
             error.to_string(),
-            "synchronise it by NTP: a service here reaps, reconciles and keeps pools no more",
+            "synchronise it by NTP: a service whose clock is wrong judges no ages, and then takes on no jobs",
         ),
     }
 }
