@@ -145,7 +145,7 @@ async fn answer_call<P: Ports, J: JobForge>(asked: Asked<'_, '_, P, J>, call: Ca
         }
         Call::Ready { answer } => send_to_waiting(answer, asked.readiness()).await,
         Call::Metrics { answer } => {
-            send_to_waiting(answer, metrics.text(service.stack, service.forge.calls())).await
+            send_to_waiting(answer, metrics.text(service.stack, service.forge.calls())).await;
         }
     }
 }
