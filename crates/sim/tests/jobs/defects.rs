@@ -63,7 +63,7 @@ pub(crate) fn a_step_that_panics_stops_no_other() {
         let sim = ServiceWorld::new(5).await;
         sim.world.outside.forge().break_at("runners");
         let stack = sim.world.onlooker();
-        let reports = refresh(&stack, &desired(), &mut AdvertMemory::default()).await;
+        let reports = refresh(&stack, &desired(), &AdvertMemory::default()).await;
         let failed: Vec<&str> = reports
             .iter()
             .filter(|report| report.outcome.is_err())
