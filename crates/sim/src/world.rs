@@ -400,7 +400,7 @@ impl World {
         }
         let dice = Dice::new(self.seed, &format!("pauses of {}", wire.name()));
         if dice.chance(odds) {
-            for _ in 0..1 + dice.below(PAUSES_MAX) {
+            for _ in 0..=dice.below(PAUSES_MAX) {
                 let (early, late) = PAUSES_AT;
                 let awaits = dice.below(if dice.chance(500) { early } else { late });
                 wire.pause_after(awaits, dice.delay(PAUSES.0, PAUSES.1));
