@@ -141,14 +141,7 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     let storms = storm_plan::draw(seed, FAULTY).unwrap_or_default();
     storms.change(&mut climate);
     let begins = service.as_ref().and_then(|plan| plan.timeline.begins).unwrap_or(WORLD_BEGINS);
-    let mut ceilings = load::ceilings(&dice);
-    if service.as_ref().is_some_and(|plan| plan.is_big) {
-        ceilings = load::big_ceilings();
-    }
-    let world = World::beginning(begins, seed, limits, ceilings, climate);
-    if service.as_ref().is_some_and(|plan| plan.is_big) {
-        world.happened("big world");
-    }
+    let world = World::beginning(begins, seed, limits, load::ceilings(&dice), climate);
     let checker = Checker::watch(&world, trace);
     checker.jobs_trust(service.as_ref().and_then(ServicePlan::trust));
     let timeline = service.as_ref().map(|plan| plan.timeline.clone()).unwrap_or_default();

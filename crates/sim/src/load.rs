@@ -97,11 +97,6 @@ pub fn ceilings(dice: &Dice) -> Vec<Ceiling> {
     vec![Ceiling { scope: Scope::Stack, max }]
 }
 
-/// The ceiling of a big world: its pools fill up beside its jobs.
-pub fn big_ceilings() -> Vec<Ceiling> {
-    vec![Ceiling { scope: Scope::Stack, max: 200 }]
-}
-
 /// A trouble of the world as a whole.
 #[derive(Clone, Debug)]
 pub enum Calamity {

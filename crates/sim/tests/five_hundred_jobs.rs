@@ -65,7 +65,6 @@ fn plan() -> ServicePlan {
         replicas: 1,
         webhooks,
         jobs: Vec::new(),
-        is_big: false,
     }
 }
 

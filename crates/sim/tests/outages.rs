@@ -127,7 +127,6 @@ fn plan() -> ServicePlan {
         replicas: REPLICAS,
         webhooks: WebhookOdds::default(),
         jobs: Vec::new(),
-        is_big: false,
     }
 }
 

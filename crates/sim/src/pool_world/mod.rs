@@ -195,7 +195,6 @@ impl PoolWorld {
             webhooks: WebhookOdds::default(),
             timeline: Timeline::default(),
             jobs: Vec::new(),
-            is_big: false,
         }
     }
 
