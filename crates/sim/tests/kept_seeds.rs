@@ -29,6 +29,7 @@ const KEPT: [(u64, &str); 26] = [
     (180, "a reservation that landed late made a launch larger than the missing count"),
     (194, "as 113"),
     (228, "as 6"),
+    (323, "a record was buried while its machine ran: the cloud neither ended nor showed it"),
     (330, "as 6"),
     (601, "as 72, by a release"),
     (619, "an agent stopped a listener under a job that had started since its last heartbeat"),
