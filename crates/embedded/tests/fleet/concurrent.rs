@@ -94,7 +94,7 @@ fn a_killed_launcher_loses_and_doubles_no_machine() {
             launched.insert(IntentId::new(intent), ids);
         }
         let mut listed: BTreeMap<IntentId, BTreeSet<_>> = BTreeMap::new();
-        for machine in fleet.list().await.unwrap().items {
+        for machine in fleet.list(None).await.unwrap().items {
             assert_ne!(machine.state, MachineState::Gone, "{machine:?}");
             listed.entry(machine.intent).or_default().insert(machine.id);
         }
@@ -120,7 +120,7 @@ fn concurrent_launches_share_the_capacity() {
         let launched: u32 =
             children.iter_mut().map(|child| child.receive().unwrap().parse::<u32>().unwrap()).sum();
         assert_eq!(launched, MACHINES_MAX);
-        let listed = small(host.directory()).list().await.unwrap().items;
+        let listed = small(host.directory()).list(None).await.unwrap().items;
         assert_eq!(u32::try_from(listed.len()).unwrap(), MACHINES_MAX);
     });
 }

@@ -127,7 +127,7 @@ fn a_list_ends_a_machine_whose_supervisor_was_killed() {
         eventually("the supervisor is dead", async || !supervisor.is_alive()).await;
         assert_eq!(host.processes().len(), of_both - 1, "the agent goes on");
 
-        let listed = host.fleet(STUBBORN).list().await.unwrap().items;
+        let listed = host.fleet(STUBBORN).list(None).await.unwrap().items;
         let states: Vec<_> = listed.iter().map(|machine| (&machine.id, machine.state)).collect();
         assert_eq!(states.len(), 2);
         assert!(states.contains(&(&killed.id, MachineState::Gone)), "{states:?}");
@@ -270,7 +270,7 @@ fn the_fault_of_a_missing_supervisor_names_it() {
             matches!(&launched, Err(Fault::Denied(why)) if why.contains("/nowhere/bullpen")),
             "{launched:?}"
         );
-        let listed = host.fleet(STUBBORN).list().await.unwrap().items;
+        let listed = host.fleet(STUBBORN).list(None).await.unwrap().items;
         assert_eq!(listed[0].state, MachineState::Gone);
     });
 }
@@ -286,7 +286,7 @@ fn a_list_after_a_cancelled_launch_shows_its_machines() {
             // Polled once, and dropped before it could answer.
             let answer = futures_util::FutureExt::now_or_never(fleet.launch(&launched));
             assert!(answer.is_none(), "three machines take longer than one poll");
-            let mut up = fleet.list().await.unwrap().items;
+            let mut up = fleet.list(None).await.unwrap().items;
             up.retain(|machine| machine.state != MachineState::Gone);
             assert_eq!(up.len(), 3, "round {round}");
             let ids: Vec<InstanceId> = up.into_iter().map(|machine| machine.id).collect();
