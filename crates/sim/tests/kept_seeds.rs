@@ -12,7 +12,7 @@ use bullpen_sim::kernel;
 use side_by_side::side_by_side;
 
 /// Each seed and its finding.
-const KEPT: [(u64, &str); 26] = [
+const KEPT: [(u64, &str); 27] = [
     (6, "an agent reported a listener as listening while it ended it for being late"),
     (13, "a superseded process failed and took back machines that its successor had running"),
     (34, "a cancelled request ended a created machine that ran a job"),
