@@ -140,12 +140,14 @@ pub(crate) async fn end_before_leaving<P: Ports>(stack: &Stack<P>) {
 async fn bury<P: Ports>(stack: &Stack<P>, batch: &[&Record]) -> Result<Vec<String>, Fault> {
     let ids: Vec<_> = batch.iter().map(|record| record.id.clone()).collect();
     let until = stack.now().after(stack.limits.release_retry);
+    let mut is_denied = false;
     if sabotage!("terminate-is-not-confirmed") {
         let _ = stack.fleet().terminate(&ids).await;
     } else {
         match retry_until(stack, until, async || stack.fleet().terminate(&ids).await).await {
             Err(Fault::Denied(why)) if !sabotage!("one-denied-machine-keeps-the-others") => {
                 tracing::warn!(why, "cloud denies ending a machine; the others end");
+                is_denied = true;
             }
             // The fleet has ended all that it can read.
             Ok(()) | Err(Fault::Unreadable(_)) => {}
@@ -156,6 +158,13 @@ async fn bury<P: Ports>(stack: &Stack<P>, batch: &[&Record]) -> Result<Vec<Strin
     let unreadable: BTreeSet<String> =
         described.unreadable.iter().map(|machine| machine.key.clone()).collect();
     let machines = stack.readable(described);
+    // A machine that the cloud neither ends nor shows is not gone.
+    let is_shown = |id: &InstanceId| {
+        unreadable.contains(id.as_str()) || machines.iter().any(|machine| machine.id == *id)
+    };
+    let missing: Vec<InstanceId> =
+        ids.iter().filter(|id| is_denied && !is_shown(id)).cloned().collect();
+    let may_be_gone = missing.is_empty() || stack.fleet().terminate(&missing).await.is_ok();
     let is_gone = |record: &&&Record| {
         if unreadable.contains(record.id.as_str()) {
             return false;
@@ -167,7 +176,7 @@ async fn bury<P: Ports>(stack: &Stack<P>, batch: &[&Record]) -> Result<Vec<Strin
             Some(_) if sabotage!("terminate-is-not-confirmed") => true,
             Some(machine) => machine.state == MachineState::Gone,
             // Not listed: gone, unless it is so young that the cloud may not list it yet.
-            None => !young,
+            None => !young && may_be_gone,
         }
     };
     let gone = batch.iter().filter(is_gone);

@@ -1,8 +1,8 @@
 //! Start, stop, terminate and tag instances, in batches.
 //!
-//! EC2 refuses a whole batch because of one instance that is unknown or in the wrong state, and its
-//! error names the instance. Nothing was done then, so the others are sent again without it. If the
-//! error names no instance, the batch is split in halves until the culprit is alone.
+//! EC2 refuses a whole batch because of one instance that is unknown, in the wrong state or denied,
+//! and its error names the instance. Nothing was done then, so the others are sent again without it.
+//! If the error names no instance, the batch is split in halves until the culprit is alone.
 //!
 //! Not here: launching ([`super::launch`]), or when to do any of this (the engine).
 
@@ -15,26 +15,52 @@ use bullpen_core::ports::{Clock, Fault, StartOutcome, StopOrder, Tag};
 use super::answers::{self, PartialRefusal};
 use super::{Ec2Fleet, tags};
 
+/// How many refused calls one operation makes at most: enough to find several culprits in a batch.
+/// If EC2 refuses every instance, the operation must not make a call for each.
+const REFUSALS_MAX: usize = 32;
+
 /// Batches still to be sent. Every refusal leaves fewer or smaller batches, so the loop ends.
-struct Left(Vec<Vec<InstanceId>>);
+struct Left {
+    batches: Vec<Vec<InstanceId>>,
+    refusals: usize,
+}
 
 impl Left {
     fn new(ids: &[InstanceId]) -> Self {
-        Self(ids.chunks(IDS_PER_CALL_MAX).map(<[InstanceId]>::to_vec).collect())
+        let batches = ids.chunks(IDS_PER_CALL_MAX).map(<[InstanceId]>::to_vec).collect();
+        Self { batches, refusals: 0 }
     }
 
     fn next(&mut self) -> Option<Vec<InstanceId>> {
-        self.0.pop()
+        self.batches.pop()
     }
 
     /// Queues the batch again without the instances that EC2 refused, and returns those.
     fn refused(&mut self, batch: Vec<InstanceId>, refused: PartialRefusal) -> BTreeSet<InstanceId> {
+        self.refusals += 1;
+        if self.refusals >= REFUSALS_MAX {
+            return batch.into_iter().collect();
+        }
         if refused.ids.is_empty() {
             return self.halve(batch).into_iter().collect();
         }
         let rest = batch.into_iter().filter(|id| !refused.ids.contains(id)).collect::<Vec<_>>();
-        self.0.extend((!rest.is_empty()).then_some(rest));
+        self.batches.extend((!rest.is_empty()).then_some(rest));
         refused.ids
+    }
+
+    /// As [`Left::refused`]; a denial of instances becomes the outcome.
+    fn note_denied(
+        &mut self,
+        batch: Vec<InstanceId>,
+        refused: PartialRefusal,
+        outcome: &mut Result<(), Fault>,
+    ) {
+        let code = refused.code.clone();
+        let ids = self.refused(batch, refused);
+        if answers::is_denied(&code) && !ids.is_empty() {
+            *outcome = Err(answers::denied(&code, &ids));
+        }
     }
 
     /// Queues a batch in halves because EC2 did not name the refused instance; returns the instance
@@ -42,7 +68,7 @@ impl Left {
     fn halve(&mut self, mut batch: Vec<InstanceId>) -> Option<InstanceId> {
         if batch.len() > 1 {
             let half = batch.split_off(batch.len() / 2);
-            self.0.extend([half, batch]);
+            self.batches.extend([half, batch]);
             return None;
         }
         batch.pop()
@@ -99,9 +125,11 @@ impl<C: Clock> Ec2Fleet<C> {
                     answers.extend(batch.into_iter().map(|id| (id, StartOutcome::Starting)));
                 }
                 Sent::Refused(refused) => {
-                    let failed = StartOutcome::Failed(not_startable(&refused.code));
-                    let ids = left.refused(batch, refused).into_iter();
-                    answers.extend(ids.map(|id| (id, failed.clone())));
+                    let code = refused.code.clone();
+                    for id in left.refused(batch, refused) {
+                        let failed = StartOutcome::Failed(not_startable(&code, &id));
+                        answers.push((id, failed));
+                    }
                 }
                 // One instance without capacity keeps the whole batch from starting.
                 Sent::Failed(Fault::NoCapacity) => {
@@ -138,8 +166,10 @@ impl<C: Clock> Ec2Fleet<C> {
                 Sent::Refused(refused) => {
                     let code = refused.code.clone();
                     let not_stopped = left.refused(batch, refused);
-                    if !not_stopped.is_empty() && !is_unknown(&code) {
-                        outcome = Err(Fault::Unclassified(code));
+                    if let Some(first) = not_stopped.first()
+                        && !is_unknown(&code)
+                    {
+                        outcome = Err(not_startable(&code, first));
                     }
                 }
             }
@@ -147,38 +177,34 @@ impl<C: Clock> Ec2Fleet<C> {
         outcome
     }
 
-    /// Terminates instances. Unknown and terminated ones count as done; protected ones are skipped
-    /// and logged.
+    /// Terminates instances. Unknown and terminated ones count as done; denied ones are the fault,
+    /// after the others are terminated.
     pub(super) async fn terminate_all(&self, ids: &[InstanceId]) -> Result<(), Fault> {
-        let mut left = Left::new(ids);
+        let (mut outcome, mut left) = (Ok(()), Left::new(ids));
         while let Some(batch) = left.next() {
             let call = self.client.terminate_instances().set_instance_ids(Some(texts(&batch)));
             match sent!(call.send(), &batch) {
                 Sent::Done => {}
                 Sent::Failed(fault) => return Err(fault),
-                Sent::Refused(refused) => {
-                    let is_protected = refused.code == answers::PROTECTED;
-                    let ids = left.refused(batch, refused);
-                    if is_protected && !ids.is_empty() {
-                        tracing::warn!(?ids, "instances protected from termination in EC2");
-                    }
-                }
+                Sent::Refused(refused) => left.note_denied(batch, refused, &mut outcome),
             }
         }
-        Ok(())
+        outcome
     }
 
+    /// Tags instances. Unknown ones count as done; denied ones are the fault, after the others are
+    /// tagged.
     pub(super) async fn tag_all(&self, ids: &[InstanceId], tag: Tag) -> Result<(), Fault> {
-        let mut left = Left::new(ids);
+        let (mut outcome, mut left) = (Ok(()), Left::new(ids));
         while let Some(batch) = left.next() {
             let call = self.client.create_tags().set_resources(Some(texts(&batch)));
             match sent!(call.tags(tags::later(tag)).send(), &batch) {
                 Sent::Done => {}
                 Sent::Failed(fault) => return Err(fault),
-                Sent::Refused(refused) => drop(left.refused(batch, refused)),
+                Sent::Refused(refused) => left.note_denied(batch, refused, &mut outcome),
             }
         }
-        Ok(())
+        outcome
     }
 }
 
@@ -186,8 +212,14 @@ fn is_unknown(code: &str) -> bool {
     code.starts_with("InvalidInstanceID")
 }
 
-fn not_startable(code: &str) -> Fault {
-    if is_unknown(code) { Fault::NotFound } else { Fault::Unclassified(code.to_owned()) }
+fn not_startable(code: &str, id: &InstanceId) -> Fault {
+    if is_unknown(code) {
+        Fault::NotFound
+    } else if answers::is_denied(code) {
+        answers::denied(code, [id])
+    } else {
+        Fault::Unclassified(code.to_owned())
+    }
 }
 
 #[cfg(test)]
@@ -230,5 +262,16 @@ mod tests {
         }
         assert_eq!((found, done.len()), (vec![strange], 49));
         assert!(calls <= 13, "{calls}");
+    }
+
+    #[test]
+    fn a_refusal_of_everything_is_not_asked_about_for_each() {
+        let (mut left, mut found, mut calls) = (Left::new(&ids(0..50)), BTreeSet::new(), 0);
+        while let Some(batch) = left.next() {
+            calls += 1;
+            found.extend(left.refused(batch, refused(&[])));
+        }
+        assert_eq!(found.len(), 50);
+        assert!(calls <= 50, "{calls}");
     }
 }

@@ -54,13 +54,26 @@ pub(super) fn short_for(code: &str) -> Option<String> {
     Some(format!("{code}: {hint}"))
 }
 
-/// EC2's code for an instance with stop or termination protection.
-pub(super) const PROTECTED: &str = "OperationNotPermitted";
+/// EC2's codes for an instance that may not be changed: it is protected from stopping or
+/// termination, or the role's policy asks for tags that it lacks.
+const DENIED: [&str; 2] = ["OperationNotPermitted", "UnauthorizedOperation"];
 
-/// Whether the code is about instances that the message names: unknown, in the wrong state, or
-/// protected.
+/// Whether EC2 does not allow the call for the instance.
+pub(super) fn is_denied(code: &str) -> bool {
+    DENIED.contains(&code)
+}
+
+/// The fault of a call that EC2 does not allow for these instances.
+pub(super) fn denied<'i>(code: &str, ids: impl IntoIterator<Item = &'i InstanceId>) -> Fault {
+    let ids: Vec<&str> = ids.into_iter().map(InstanceId::as_str).collect();
+    let ids = ids.join(", ");
+    Fault::Denied(format!("{code} for {ids}: check its protection and its tags in EC2"))
+}
+
+/// Whether the code is about instances that the message names: unknown, in the wrong state, or not
+/// to be changed.
 fn is_about_instances(code: &str) -> bool {
-    code.starts_with("InvalidInstanceID") || ["IncorrectInstanceState", PROTECTED].contains(&code)
+    code.starts_with("InvalidInstanceID") || code == "IncorrectInstanceState" || is_denied(code)
 }
 
 /// A call that EC2 refused because of some of its instances; it did nothing for any of them.
@@ -117,6 +130,10 @@ mod tests {
         assert_eq!(named(said, &asked), BTreeSet::from([InstanceId::new("i-0ab")]));
         assert_eq!(named("The instance 'i-0a' is not in a state", &asked).len(), 1);
         assert_eq!(named("nothing", &asked).len(), 0);
+        let said = "You are not authorized to perform this operation. User: arn:aws:sts::1:x is not \
+                    authorized to perform: ec2:TerminateInstances on resource: \
+                    arn:aws:ec2:eu-west-1:1:instance/i-0b because no policy allows it";
+        assert_eq!(named(said, &asked), BTreeSet::from([InstanceId::new("i-0b")]));
     }
 
     #[test]
@@ -125,6 +142,7 @@ mod tests {
         assert!(!is_short("UnauthorizedOperation"));
         assert!(is_about_instances("InvalidInstanceID.NotFound"));
         assert!(is_about_instances("InvalidInstanceID.Malformed"));
+        assert!(is_about_instances("UnauthorizedOperation"));
         assert!(!is_about_instances("InvalidAMIID.NotFound"));
     }
 }

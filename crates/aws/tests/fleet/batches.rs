@@ -208,9 +208,34 @@ fn a_protected_machine_does_not_keep_the_others_from_ending() {
         let protected = aws_sdk_ec2::types::AttributeBooleanValue::builder().value(true).build();
         let call = world.client.modify_instance_attribute().instance_id(all[2].as_str());
         call.disable_api_termination(protected).send().await.expect("protection");
-        fleet.terminate(&all).await.expect("a protected machine is no error");
+        let answer = fleet.terminate(&all).await;
+        let Err(Fault::Denied(why)) = answer else { panic!("not denied: {answer:?}") };
+        assert!(why.contains(all[2].as_str()), "{why}");
         world.advance(HOUR);
         assert_eq!(world.count_in_state(&all, "running").await, 1);
         assert_eq!(world.count_in_state(&all, "terminated").await, 4);
+    });
+}
+
+/// The policy may not allow the call for one machine, and EC2 does not say for which.
+#[test]
+fn a_denial_without_a_machine_does_not_apply_to_the_whole_batch() {
+    block_on(async {
+        let world = World::new().await;
+        let fleet = world.fleet();
+        let all = world.running(&fleet, "n-1", 4).await;
+        let refusal = Refusal::throttled("TerminateInstances");
+        let denied = Refusal { code: "UnauthorizedOperation", status: 403, ..refusal };
+        world.admin().refuse(denied);
+        fleet.terminate(&all).await.expect("each half is allowed");
+        assert_eq!(world.calls("TerminateInstances"), 3);
+        world.advance(HOUR);
+        assert_eq!(world.count_in_state(&all, "terminated").await, 4);
+        // Three calls are denied: both machines, and each of its halves.
+        let all = world.running(&fleet, "n-2", 2).await;
+        world.admin().refuse(Refusal { times: 3, ..denied });
+        let answer = fleet.terminate(&all).await;
+        assert!(matches!(answer, Err(Fault::Denied(_))), "{answer:?}");
+        assert_eq!(world.count_in_state(&all, "running").await, 2);
     });
 }

@@ -78,7 +78,7 @@ fn an_action_takes_one_call_for_each_batch() {
             drop(fleet.describe(&all).await.expect("an answer"));
             let pages = u64::from(machines).div_ceil(DESCRIBED_PER_CALL);
             counter.assert_calls(&[("DescribeInstances", pages)], &what);
-            drop(fleet.list().await.expect("an answer"));
+            drop(fleet.list(None).await.expect("an answer"));
             counter.assert_calls(&[("DescribeInstances", 1)], &what);
             for some in all.chunks(IDS_PER_CALL_MAX) {
                 fleet.tag(some, Tag::JobStarted).await.expect("the machines are ours");

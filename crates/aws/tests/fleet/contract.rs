@@ -5,8 +5,9 @@
 use std::future::Future;
 use std::time::Duration;
 
+use aws_sdk_ec2::types::Tag as Ec2Tag;
 use bullpen_core::creation::LaunchRequest;
-use bullpen_core::ids::{IntentId, PoolName};
+use bullpen_core::ids::{InstanceId, IntentId, PoolName};
 use bullpen_core::ports::Clock as _;
 use bullpen_core::request::TypePattern;
 use bullpen_core::time::Timestamp;
@@ -79,6 +80,13 @@ impl FleetHarness for OnEc2 {
     fn leave_room_for(&self, machines: u32) -> bool {
         self.world.admin().set_capacity(&[Rule::of_all(machines)]);
         true
+    }
+
+    async fn untag(&self, id: &InstanceId) -> bool {
+        let call = self.world.client.delete_tags().resources(id.as_str());
+        let tags = ["bullpen:stack", "bullpen:intent", "bullpen:class"];
+        let tags = tags.map(|key| Ec2Tag::builder().key(key).build());
+        call.set_tags(Some(tags.into())).send().await.is_ok()
     }
 }
 

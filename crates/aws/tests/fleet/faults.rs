@@ -40,7 +40,7 @@ fn a_throttled_call_is_reported_and_not_repeated() {
         let (fleet, all) = with_running_machines(&world).await;
         let orders = world.orders(&all);
         throttled(&world, "CreateFleet", fleet.launch(&request("n-1", 2))).await;
-        throttled(&world, "DescribeInstances", fleet.list()).await;
+        throttled(&world, "DescribeInstances", fleet.list(None)).await;
         throttled(&world, "DescribeInstances", fleet.describe(&all)).await;
         throttled(&world, "CreateTags", fleet.tag(&all, Tag::JobStarted)).await;
         throttled(&world, "StopInstances", fleet.stop(&orders)).await;

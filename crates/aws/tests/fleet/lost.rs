@@ -23,7 +23,7 @@ async fn lose_answer_of_launch(world: &World, fleet: &Fleet, how: OnTheWire) {
 async fn launch_again(world: &World, fleet: &Fleet) {
     let machines = fleet.launch(&request("n-1", 2)).await.expect("the earlier launch").machines;
     assert_eq!(set(&ids(&machines)), world.instances().await.into_keys().collect());
-    assert_eq!(alive(fleet.list().await.expect("an answer").items), set(&ids(&machines)));
+    assert_eq!(alive(fleet.list(None).await.expect("an answer").items), set(&ids(&machines)));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn machines_of_a_failed_launch_are_listed_with_their_intent() {
         world.admin().refuse(Refusal::carried_out("CreateFleet"));
         let answer = fleet.launch(&request("n-1", 2)).await;
         assert!(matches!(answer, Err(Fault::Unavailable(_))), "{answer:?}");
-        let left = world.fleet().list().await.expect("an answer").items;
+        let left = world.fleet().list(None).await.expect("an answer").items;
         assert_eq!(left.len(), 2);
         for machine in &left {
             assert_eq!(machine.intent, "n-1".into());

@@ -25,7 +25,7 @@ fn a_machine_that_ec2_does_not_show_yet_is_no_error_and_appears_later() {
         let described = fleet.describe(&all).await.expect("no error").items;
         assert_eq!(ids(&described), seen, "EC2 does not show the others yet");
         assert_eq!(fleet.describe(&unseen).await, Ok(Vec::new().into()));
-        assert_eq!(ids(&fleet.list().await.expect("no error").items), seen);
+        assert_eq!(ids(&fleet.list(None).await.expect("no error").items), seen);
         fleet.tag(&all, Tag::JobStarted).await.expect("no error");
         fleet.terminate(&unseen).await.expect("no error");
         fleet.stop(&world.orders(&unseen)).await.expect("no error");
@@ -64,7 +64,7 @@ fn the_fleet_ignores_machines_of_other_stacks_and_without_an_intent() {
         let fleet = world.fleet();
         let ours = ids(&fleet.launch(&request("n-1", 1)).await.expect("EC2 has capacity").machines);
         assert_ne!(ours[0], theirs, "two stacks may use the same intent id");
-        assert_eq!(ids(&fleet.list().await.expect("an answer").items), ours);
+        assert_eq!(ids(&fleet.list(None).await.expect("an answer").items), ours);
         let all = [ours[0].clone(), theirs, by_hand];
         assert_eq!(ids(&fleet.describe(&all).await.expect("an answer").items), ours);
     });
