@@ -28,6 +28,9 @@ use crate::replicas;
 /// was not written by then once its lease is over.
 const HAND_BACK: Duration = Duration::from_secs(3);
 
+/// How often a process lists GitHub's runners.
+const LIST_RUNNERS_EVERY: Duration = Duration::from_secs(2 * 60);
+
 /// The duties of a process.
 #[derive(Clone, Debug)]
 pub struct Duties {
@@ -206,8 +209,17 @@ async fn find_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &
 async fn upkeep_loop<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn() -> DesiredStack) {
     let mut memory = advertise::AdvertMemory::default();
     let every = service.stack.limits.upkeep;
+    let mut listed: Option<Duration> = None;
     repeat(service, every, async || {
-        for report in refresh(service.stack, &desired(), &mut memory).await {
+        let (mut desired, now) = (desired(), service.stack.ports.clock().monotonic());
+        // Listing GitHub's runners costs calls of its hour, and a runner that belongs to no machine
+        // is removed only after a longer time.
+        desired.manages_runners &=
+            listed.is_none_or(|at| now.saturating_sub(at) >= LIST_RUNNERS_EVERY);
+        if desired.manages_runners {
+            listed = Some(now);
+        }
+        for report in refresh(service.stack, &desired, &mut memory).await {
             if let Ok(done) = report.outcome
                 && !done.is_empty()
             {
