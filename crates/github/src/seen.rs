@@ -83,21 +83,18 @@ impl<C: Clock> GitHub<C> {
             let known = seen.find(&key);
             call.seen = known.as_ref().map(|page| page.tag.clone());
             let answer = account.call(&self.wire, &call).await?;
-            match known.filter(|_| answer.status == 304) {
-                Some(page) => {
-                    all.extend(page.items);
-                    next = page.next;
-                }
-                None => {
-                    let answer = answer.accepted(NotFoundMeans::Thing)?;
-                    let items = read(&answer)?;
-                    if let Some(tag) = answer.tag {
-                        seen.keep(key, tag, &items, answer.next.as_ref());
-                    }
-                    all.extend(items);
-                    next = answer.next;
-                }
+            if let Some(page) = known.filter(|_| answer.status == 304) {
+                all.extend(page.items);
+                next = page.next;
+                continue;
             }
+            let answer = answer.accepted(NotFoundMeans::Thing)?;
+            let items = read(&answer)?;
+            if let Some(tag) = answer.tag {
+                seen.keep(key, tag, &items, answer.next.as_ref());
+            }
+            all.extend(items);
+            next = answer.next;
         }
         match next {
             None => Ok(all),

@@ -265,7 +265,7 @@ async fn replica(
         match event {
             ServiceEvent::Listens { waited, .. } => report.waits.push(*waited),
             ServiceEvent::SetBack(setback) => {
-                *report.setbacks.entry(setback.code()).or_default() += 1
+                *report.setbacks.entry(setback.code()).or_default() += 1;
             }
             ServiceEvent::Ended(JobEnding::Failed(_)) => report.failed += 1,
             _ => {}
