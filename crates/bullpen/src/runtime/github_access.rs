@@ -6,6 +6,7 @@
 //! Not here: GitHub itself (`bullpen-github`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bullpen_core::claim::Deletion;
 use bullpen_core::ids::{Repository, RunAttempt, RunnerName};

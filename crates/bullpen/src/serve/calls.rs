@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bullpen_core::job::{JobFact, RunFact};
 use bullpen_core::parameters::COLLECTION;
-use bullpen_core::ports::{Clock as _, Fault, Ledger as _, Ports};
+use bullpen_core::ports::{Clock as _, Fault, JobForge, Ledger as _, Ports};
 use bullpen_engine::jobs::{self, Ingested, Service};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::{mpsc, oneshot};
@@ -91,7 +91,7 @@ impl ServiceCaller {
 }
 
 /// Answers calls until no handler is left that could make one.
-pub(super) async fn answer_calls<P: Ports, J: Sync>(
+pub(super) async fn answer_calls<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     metrics: &Metrics,
     mut calls: ServiceCalls,
@@ -110,7 +110,7 @@ pub(super) async fn answer_calls<P: Ports, J: Sync>(
 }
 
 /// Answers one call. A handler whose connection broke no longer waits for its answer.
-async fn answer_call<P: Ports, J: Sync>(
+async fn answer_call<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     metrics: &Metrics,
     call: Call,
