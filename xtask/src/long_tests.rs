@@ -14,6 +14,7 @@ const LONG: &[(&str, &[&str])] = &[
     ("bullpen/service", &["many_jobs::", "flood::", "killed::", "upgrade::"]),
     ("sim/crash_anywhere", &["a_provision_that_dies_at_any_await"]),
     ("sim/five_hundred_jobs", &["five_hundred_jobs_stay_within_githubs_limits"]),
+    ("sim/githubs_hour", &["no_mint_waits_for_looking"]),
     ("sim/pools", &["rounds::"]),
 ];
 

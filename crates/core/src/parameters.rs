@@ -105,15 +105,10 @@ pub struct QueuedClasses {
 /// How many offline runners one document holds: a name and a time take some 150 bytes, and an item of
 /// DynamoDB at most 400 KB.
 pub const SUSPECTS_MAX: usize = 2_000;
-/// How often the processes of a stack together list the runners at GitHub.
-const LISTED_EVERY: Duration = Duration::from_secs(2 * 60);
 
 /// Runners at GitHub that belong to no machine of the stack, and when each was first seen offline.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfflineRunners {
-    /// When a process last listed the runners for this; absent in older documents.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub looked: Option<Timestamp>,
     /// When each runner was first seen offline, by its name.
     pub since: BTreeMap<RunnerName, Timestamp>,
 }
@@ -139,13 +134,7 @@ impl OfflineRunners {
         let ghosts =
             since.iter().filter(|(_, since)| now.since(**since) >= grace).map(|(name, _)| name);
         let ghosts = ghosts.cloned().collect();
-        (Self { looked: Some(now), since }, ghosts)
-    }
-
-    /// Whether no process has listed the runners lately. Each listing costs calls of GitHub's hour,
-    /// and a runner is removed only after a longer time offline.
-    pub fn is_due(&self, now: Timestamp) -> bool {
-        self.looked.is_none_or(|at| now.distance(at) >= LISTED_EVERY)
+        (Self { since }, ghosts)
     }
 }
 

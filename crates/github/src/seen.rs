@@ -86,15 +86,15 @@ impl<C: Clock> GitHub<C> {
             if let Some(page) = known.filter(|_| answer.status == 304) {
                 all.extend(page.items);
                 next = page.next;
-            } else {
-                let answer = answer.accepted(NotFoundMeans::Thing)?;
-                let items = read(&answer)?;
-                if let Some(tag) = answer.tag {
-                    seen.keep(key, tag, &items, answer.next.as_ref());
-                }
-                all.extend(items);
-                next = answer.next;
+                continue;
             }
+            let answer = answer.accepted(NotFoundMeans::Thing)?;
+            let items = read(&answer)?;
+            if let Some(tag) = answer.tag {
+                seen.keep(key, tag, &items, answer.next.as_ref());
+            }
+            all.extend(items);
+            next = answer.next;
         }
         match next {
             None => Ok(all),

@@ -32,6 +32,8 @@ const HAND_BACK: Duration = Duration::from_secs(3);
 
 /// How long the process waits before it begins again with work that panicked.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
+/// How often a process lists GitHub's runners.
+const LIST_RUNNERS_EVERY: Duration = Duration::from_secs(2 * 60);
 
 /// The duties of a process.
 #[derive(Clone, Debug)]
@@ -221,6 +223,9 @@ async fn upkeep_loop<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn(
     let every = service.stack.limits.upkeep;
     let lanes = Lane::ALL.map(|lane| {
         let memory = &memory;
+        // Listing GitHub's runners costs calls of its hour, and a runner that belongs to no machine is
+        // removed only after a longer time.
+        let every = if lane == Lane::Ghosts { every.max(LIST_RUNNERS_EVERY) } else { every };
         branch(repeat(service, "upkeep", every, async move || {
             for report in run_lane(service.stack, lane, &desired(), memory).await {
                 if let Ok(done) = report.outcome

@@ -25,11 +25,6 @@ use crate::stored_parameters;
 /// Makes one sweep.
 pub(super) async fn remove<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fault> {
     let until = retry_deadline(stack);
-    let before =
-        stored_parameters::load::<P, OfflineRunners>(stack, until).await?.unwrap_or_default();
-    if !before.is_due(stack.now()) {
-        return Ok(Vec::new());
-    }
     // Listed first, so that the list has no runner of a record that is written meanwhile.
     let listed = retry_until(stack, until, || stack.ports.forge().runners()).await?;
     let records = live_records(stack).await?;
@@ -42,6 +37,8 @@ pub(super) async fn remove<P: Ports>(stack: &Stack<P>) -> Result<Vec<String>, Fa
         .map(|runner| runner.name)
         .collect();
     let (grace, now) = (stack.limits.reconcile_grace, stack.now());
+    let before =
+        stored_parameters::load::<P, OfflineRunners>(stack, until).await?.unwrap_or_default();
     let (mut suspects, ghosts) = before.after(&offline, grace, now);
     let mut done = Vec::new();
     if sabotage!("ghosts-are-left") {
