@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use bullpen_core::clock_witness::ClockError;
 use bullpen_core::job::{JobFact, RunFact};
-use bullpen_core::parameters::COLLECTION;
-use bullpen_core::ports::{Clock as _, Fault, JobForge, Ledger as _, Ports};
+use bullpen_core::ports::{Clock as _, Fault, JobForge, Ports};
 use bullpen_engine::jobs::{self, Ingested, Service};
 use bullpen_engine::readiness::Readiness;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
