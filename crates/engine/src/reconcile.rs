@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bullpen_core::claim::Silence;
 use bullpen_core::creation::Intent;
 use bullpen_core::ids::{InstanceId, IntentId};
 use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Record};
@@ -25,6 +26,7 @@ use crate::at_once::at_once;
 use crate::capacity;
 use crate::reports;
 use crate::retry::retry_until;
+use crate::silence;
 use crate::transition::{self, Moved};
 
 /// How much one pass did.
@@ -92,7 +94,7 @@ async fn records_without_machines<P: Ports>(
 }
 
 /// Looks for machines that a listing missed: by their ids, twice, and whether their agents beat in
-/// between. Returns the records of those that are gone.
+/// between while others do. Returns the records of those that are gone.
 async fn look_for<'r, P: Ports>(
     stack: &Stack<P>,
     missing: Vec<&'r Record>,
@@ -108,7 +110,12 @@ async fn look_for<'r, P: Ports>(
     let watched = missing.into_iter().zip(first.iter().zip(&last));
     let silent = watched
         .filter(|(_, (first, last))| is_silent(first.as_ref(), last.as_ref(), now, &stack.limits));
-    let (found, missing) = look_up(stack, silent.map(|(record, _)| record).collect()).await?;
+    // If other agents are silent too, the way to the mailbox is gone, and silence proves nothing.
+    let judged = at_once(silent.map(|(record, _)| record), async |record: &'r Record| {
+        (record, silence::judge(stack, record).await)
+    });
+    let own = judged.await.into_iter().filter(|(_, silence)| *silence == Silence::Own);
+    let (found, missing) = look_up(stack, own.map(|(record, _)| record).collect()).await?;
     gone.extend(found.into_iter().chain(missing));
     Ok(gone)
 }

@@ -138,11 +138,15 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     let workflows = load::workflows(&dice, &climate, &limits, FAULTY);
     let calamities = load::calamities(&dice, FAULTY);
     let service = plan::draw(seed, FAULTY);
-    let storms = storm_plan::draw(seed, FAULTY).unwrap_or_default();
+    let drawn = storm_plan::draw(seed, FAULTY);
+    let (is_stormy, storms) = (drawn.is_some(), drawn.unwrap_or_default());
     storms.change(&mut climate);
     let begins = service.as_ref().and_then(|plan| plan.timeline.begins).unwrap_or(WORLD_BEGINS);
     let world = World::beginning(begins, seed, limits, load::ceilings(&dice), climate);
     let checker = Checker::watch(&world, trace);
+    if is_stormy {
+        checker.claims_may_land_late();
+    }
     checker.jobs_trust(service.as_ref().and_then(ServicePlan::trust));
     let timeline = service.as_ref().map(|plan| plan.timeline.clone()).unwrap_or_default();
     for ceiling in timeline.ceilings() {

@@ -298,7 +298,8 @@ fn an_outage_of_minutes_costs_time_and_hardly_a_machine() {
         if ran as u64 != JOBS || ended > *ended_max || cost.violation.is_some() {
             let violation = cost.violation.as_deref().unwrap_or("nothing");
             wrong.push(format!(
-                "{name}: {ran} jobs ran, {ended} machines ended, violated: {violation}"
+                "{name}: {ran} jobs ran, machines ended: {:?}, violated: {violation}",
+                cost.ended
             ));
         }
     }

@@ -41,9 +41,17 @@ fn unrecorded<'v>(view: &'v View, like: &'v Machine) -> impl Iterator<Item = &'v
     of_it.filter(|machine| !view.live.contains_key(&machine.id))
 }
 
-/// An intent is given back: no unrecorded machine may have been launched under it.
-pub(super) fn given_back(view: &View, intent: &Intent) -> Result<(), Violation> {
-    let mut of_it = view.machines.values().filter(|machine| machine.intent == intent.id);
+/// An intent is given back: no unrecorded machine may have been launched under it, unless the cloud hid
+/// the machine.
+pub(super) fn given_back(
+    view: &View,
+    intent: &Intent,
+    is_hidden: impl Fn(&InstanceId) -> bool,
+) -> Result<(), Violation> {
+    let mut of_it = view
+        .machines
+        .values()
+        .filter(|machine| machine.intent == intent.id && !is_hidden(&machine.id));
     let left = of_it.find(|m| !view.live.contains_key(&m.id) && !view.buried.contains(&m.id));
     match left {
         None => Ok(()),

@@ -7,7 +7,7 @@
 //!
 //! Not here: the invariants that need no history (`core::invariants`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use bullpen_engine::pools::SurveyedPool;
 use tokio::sync::Notify;
 
 use crate::model::fleet::FleetEvent;
-use crate::model::{ForgeModel, JobForgeModel, LedgerWrite, MailboxModel};
+use crate::model::{FleetModel, ForgeModel, JobForgeModel, LedgerWrite, MailboxModel};
 use crate::wire::OUTSIDE;
 use crate::world::{Ailing, STACK, World};
 
@@ -64,6 +64,9 @@ use view::View;
 
 /// The collection of documents in which the service's replicas announce themselves.
 const REPLICAS: &str = "replicas";
+/// How long a storm or a pause may keep a claim on its way after the process looked at the machine. No store compares a claim
+/// with a clock; the claim fails its checks if the agent has ended the machine meanwhile.
+const CLAIM_LATE_MAX: Duration = Duration::from_secs(5 * 60);
 /// While faults go on, an upkeep that crashed may clean up this many times later than the grace.
 const GRACE_UNDER_FAULTS: u32 = 4;
 
@@ -76,6 +79,9 @@ struct Inner {
     jobs: JobChecks,
     needs: Needs,
     ailing: Ailing,
+    fleet: FleetModel,
+    /// How long after its deadline a machine may still be claimed.
+    claims_land_within: Duration,
     traces: Traces,
     /// The trust group of reused machines of jobs, if it is not each repository's own.
     jobs_trust: Option<TrustGroup>,
@@ -113,6 +119,8 @@ impl Checker {
             jobs: JobChecks::default(),
             needs: Needs::default(),
             ailing: world.ailing().clone(),
+            fleet: outside.fleet().clone(),
+            claims_land_within: Duration::ZERO,
             traces: Traces::default(),
             jobs_trust: None,
             tenures: Tenures::default(),
@@ -187,6 +195,11 @@ impl Checker {
     /// Takes the calls to the cloud since the last take, each with its number of machines.
     pub fn take_calls(&self) -> Vec<(FleetCall, u32)> {
         std::mem::take(&mut self.inner().calls)
+    }
+
+    /// In this world calls hang and processes pause: a claim may land after its machine's deadline.
+    pub fn claims_may_land_late(&self) {
+        self.inner().claims_land_within = CLAIM_LATE_MAX;
     }
 
     /// Adds a ceiling that holds from now on, beside the world's own.
@@ -311,7 +324,8 @@ impl Checker {
             }
             LedgerWrite::GivenBack { intent, .. } => {
                 inner.view.intents.remove(&intent.id);
-                conservation::given_back(&inner.view, intent)
+                // The cloud may miss a machine in every listing that the reconciler reads.
+                conservation::given_back(&inner.view, intent, |id| inner.fleet.was_hidden(id))
             }
             LedgerWrite::Row { at, after, .. } => {
                 let line = inner.jobs.written(*at, after)?;
@@ -338,11 +352,14 @@ impl Checker {
         let mut inner = self.inner();
         inner.deserted();
         let started = inner.code_ran();
+        let lost = listeners.iter().map(|(id, _)| id).filter(|id| inner.looks_lost(id));
+        let lost: BTreeSet<InstanceId> = lost.cloned().collect();
         let Inner { view, requests, ghosts, jobs, endings, needs, .. } = &mut *inner;
         let grace = view.limits.reconcile_grace * GRACE_UNDER_FAULTS;
         let mut judged = on_world(view, now);
         judged.push(started);
-        judged.extend(listeners.iter().map(|(id, label)| one_owner::listens(view, id, label)));
+        let known = listeners.iter().filter(|(id, _)| !lost.contains(id));
+        judged.extend(known.map(|(id, label)| one_owner::listens(view, id, label)));
         judged.extend(interrupted.iter().map(|(id, job)| protected::interrupted(view, id, *job)));
         let waits = |name: &_| jobs.wants(world.stack_name(), name);
         judged.push(ghosts.look(view, waits, &registered, grace, now));
@@ -393,14 +410,16 @@ impl Inner {
         {
             self.requests.loses_one(owner);
         }
-        protected::taken(&self.view, &self.requests, at, before, after, by)?;
+        let is_lost = self.looks_lost(&before.id);
+        protected::taken(&self.view, &self.requests, at, (before, is_lost), after, by)?;
         if let State::Terminating { why, .. } = after.state {
-            let is_ailing = self.is_ailing(before);
+            let is_ailing = self.is_ailing(&before.id);
             self.needs.condemned(before, why, is_ailing)?;
             self.deserted();
             protected::condemned(&self.view, at, before, after, self.outside_of(before))?;
         }
-        self.requests.claimed(&self.view, at, before, after)?;
+        let judged_at = at.before(self.claims_land_within);
+        self.requests.claimed(&self.view, judged_at, before, after)?;
         if let (State::Idle { .. }, State::Claimed { owner, .. }) = (&before.state, &after.state) {
             self.code_ran()?;
             if let Some(group) = self.group_of(owner) {
@@ -411,10 +430,15 @@ impl Inner {
     }
 
     /// Whether a machine or its agent had trouble of its own, beside storms.
-    fn is_ailing(&self, record: &Record) -> bool {
+    fn is_ailing(&self, id: &InstanceId) -> bool {
         let view = &self.view;
         let sets = [&view.noticed, &view.lost, &view.powered_off, &view.deserted];
-        self.ailing.has(&record.id) || sets.iter().any(|set| set.contains(&record.id))
+        self.ailing.has(id) || sets.iter().any(|set| set.contains(id))
+    }
+
+    /// Whether nothing tells a machine from a lost one: no answer shows it, and its agent does not beat.
+    fn looks_lost(&self, id: &InstanceId) -> bool {
+        self.fleet.was_hidden(id) && (self.is_ailing(id) || self.needs.has_incident())
     }
 
     /// The trust group whose code an owner runs.

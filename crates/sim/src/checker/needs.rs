@@ -67,6 +67,11 @@ fn wrong(
 }
 
 impl Needs {
+    /// Whether storms go on, or were there a moment ago.
+    pub(super) const fn has_incident(&self) -> bool {
+        self.incident.is_some()
+    }
+
     /// Notes the conditions, and judges the jobs that wait.
     pub(super) fn look<'r>(
         &mut self,

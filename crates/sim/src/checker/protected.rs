@@ -19,12 +19,13 @@ fn wrong(id: &InstanceId, what: String) -> Result<(), Violation> {
     Err(Violation { invariant: Invariant::Protected, instance: Some(id.clone()), what })
 }
 
-/// Judges a write that takes a machine from its owner.
+/// Judges a write that takes a machine from its owner. `is_lost`: nothing tells it from a machine that
+/// is gone.
 pub(super) fn taken(
     view: &View,
     requests: &Requests,
     at: Timestamp,
-    before: &Record,
+    (before, is_lost): (&Record, bool),
     after: &Record,
     by: &str,
 ) -> Result<(), Violation> {
@@ -39,7 +40,8 @@ pub(super) fn taken(
         Some(EndReason::MachineGone) => {
             // For the pool that is preparing it, a machine with a reclaim notice counts as gone.
             let is_pools = matches!(owner, Owner::Pool(_));
-            view.lost.contains(&before.id)
+            is_lost
+                || view.lost.contains(&before.id)
                 || view.powered_off.contains(&before.id)
                 || is_pools && view.noticed.contains(&before.id)
         }
@@ -150,7 +152,7 @@ mod tests {
         let before = record(State::Created { owner, deadline });
         let state = State::Terminating { why: EndReason::MachineGone, since: at };
         let after = Record { state, ..before.clone() };
-        taken(view, &Requests::default(), at, &before, &after, "upkeep").is_ok()
+        taken(view, &Requests::default(), at, (&before, false), &after, "upkeep").is_ok()
     }
 
     #[test]

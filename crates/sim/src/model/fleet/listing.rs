@@ -12,6 +12,7 @@ use bullpen_core::time::Timestamp;
 use super::state::{FleetEntry, FleetState};
 use crate::dice::Dice;
 use crate::model::ledger::NEWER;
+use crate::model::locked;
 
 /// How far the cloud's answers are from the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +95,12 @@ impl FleetState {
     /// Whether a listing misses the machine.
     fn is_missed(&self, id: &InstanceId) -> bool {
         let hidden = [Oddity::Unlisted, Oddity::Unseen, Oddity::Untagged];
-        hidden.into_iter().any(|oddity| self.has(id, oddity))
-            || self.dice.as_ref().is_some_and(|dice| dice.chance(self.listings.misses))
+        let is_missed = hidden.into_iter().any(|oddity| self.has(id, oddity))
+            || self.dice.as_ref().is_some_and(|dice| dice.chance(self.listings.misses));
+        if is_missed {
+            locked(&self.hidden).insert(id.clone());
+        }
+        is_missed
     }
 
     /// What the cloud shows of these machines.

@@ -156,6 +156,11 @@ impl FleetModel {
         self.state().end(id, now, FleetEvent::Lost);
     }
 
+    /// Whether a listing ever missed the machine.
+    pub(crate) fn was_hidden(&self, id: &InstanceId) -> bool {
+        locked(&self.state().hidden).contains(id)
+    }
+
     /// Lever: a machine is odd from now on, or no longer.
     pub fn make_odd(&self, id: &InstanceId, oddity: Oddity, is_odd: bool) {
         let (oddities, odd) = (&mut self.state().oddities, (id.clone(), oddity));

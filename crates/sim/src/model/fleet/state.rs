@@ -109,6 +109,8 @@ impl FleetEntry {
 pub struct FleetState {
     pub(super) entries: BTreeMap<InstanceId, FleetEntry>,
     pub(super) oddities: BTreeSet<(InstanceId, Oddity)>,
+    /// The machines that an answer once failed to show.
+    pub(super) hidden: std::sync::Mutex<BTreeSet<InstanceId>>,
     pub(super) listings: Listings,
     /// Draws what answers miss, and for how long they lag.
     pub(super) dice: Option<Dice>,
