@@ -248,9 +248,7 @@ pub fn after_removal(
         Deletion::Deleted => AfterRemoval::End,
         Deletion::NotFound if crate::sabotage!("not-found-is-believed") => AfterRemoval::End,
         Deletion::NotFound => match register_by.map(|by| by.after(limits.clock_skew)) {
-            Some(at) if now < at && !sabotage!("register-by-not-judged") => {
-                AfterRemoval::AskAgain { at }
-            }
+            Some(at) if now < at => AfterRemoval::AskAgain { at },
             _ => AfterRemoval::End,
         },
         Deletion::Busy => AfterRemoval::Running,

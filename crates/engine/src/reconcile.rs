@@ -114,7 +114,10 @@ async fn look_for<'r, P: Ports>(
     let judged = at_once(silent.map(|(record, _)| record), async |record: &'r Record| {
         (record, silence::judge(stack, record).await)
     });
-    let own = judged.await.into_iter().filter(|(_, silence)| *silence == Silence::Own);
+    let own = judged
+        .await
+        .into_iter()
+        .filter(|(_, silence)| *silence == Silence::Own || sabotage!("beats-prove-nothing"));
     let (found, missing) = look_up(stack, own.map(|(record, _)| record).collect()).await?;
     gone.extend(found.into_iter().chain(missing));
     Ok(gone)

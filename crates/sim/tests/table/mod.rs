@@ -5,7 +5,7 @@
 //! ([`strangers`]), or the mistakes themselves (`sabotage!` in the code).
 
 use bullpen_core::invariants::Invariant::{
-    self, Ceilings, Conservation, EveryJobEnds, NoGhosts, NoMissedWarm, OneOwner, Protected,
+    self, Ceilings, Conservation, EveryJobEnds, NoGhosts, NoMissedWarm, OneOwner, Protected, Rates,
 };
 
 pub(crate) mod githubs_hour;
@@ -69,16 +69,11 @@ pub(crate) const BUGS: &[Bug] = &[
     ),
     bug(
         "token-without-incarnation",
-        &[Protected, OneOwner, EveryJobEnds, Conservation],
+        &[Protected, OneOwner, EveryJobEnds, Conservation, Rates],
         "a new incarnation of a request launches under the client tokens of the last",
     ),
     // Protection of machines.
     bug("busy-is-gone", &[Protected], "a release takes GitHub's 422 for a 404"),
-    bug(
-        "register-by-not-judged",
-        &[OneOwner, Protected],
-        "a release believes a 404 while the agent may still register",
-    ),
     bug("outage-ends-machines", &[Protected], "a release ends a machine because GitHub is down"),
     bug(
         "systemic-is-the-machines",
