@@ -13,7 +13,6 @@ use super::keys::{self, Kind, SHARDS};
 use super::listing::{self, Freshness};
 use super::write::{item_of, landed, put};
 use crate::table::{Item, Stored, Table, n, s, seconds};
-use crate::transaction::BUILT;
 
 fn item(row: &JobRow) -> Item {
     let waiting = row.waiting.as_ref();
