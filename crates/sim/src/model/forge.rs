@@ -6,7 +6,7 @@
 //! machine: our code must never do that.
 //!
 //! Not here: what GitHub reports about jobs ([`super::job_forge`]), or its limits
-//! ([`super::forge_limits`]).
+//! (`forge_limits`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
