@@ -1,35 +1,38 @@
 //! Batching orders: orders that several workers of one process post at the same time share a call.
 //!
-//! No order waits to fill a batch: while few calls are under way, an order is posted at once. Orders
-//! that arrive when no call is free go together with the next one.
+//! No order waits to fill a batch: if no call is under way, an order is posted at once. Orders that
+//! arrive during a call go together with the next one, which does not wait for a call that is slow.
 //!
 //! Not here: settling an order whose answer was lost ([`crate::mail`]).
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bullpen_core::ids::MailboxKey;
 use bullpen_core::limits::IDS_PER_CALL_MAX;
 use bullpen_core::mailbox::{Inbox, Order};
-use bullpen_core::ports::{Fault, Mailbox, Ports, Written};
+use bullpen_core::ports::{Clock, Fault, Mailbox, Ports, Written};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::Stack;
 
-/// How many calls may be under way: a call that hangs must not hold up all orders of the process.
-const CALLS_MAX: usize = 4;
+/// How long the next call waits for the one under way: a call that hangs must not hold up all orders
+/// of the process.
+const CALL_IS_SLOW: Duration = Duration::from_millis(100);
 
 /// The orders that wait for the next call.
 #[derive(Debug)]
 pub(crate) struct OrderBatcher {
     waiting: Mutex<Vec<BatchedOrder>>,
-    calls: Semaphore,
+    next: Semaphore,
 }
 
 impl Default for OrderBatcher {
     fn default() -> Self {
-        Self { waiting: Mutex::default(), calls: Semaphore::new(CALLS_MAX) }
+        Self { waiting: Mutex::default(), next: Semaphore::new(1) }
     }
 }
 
@@ -58,8 +61,8 @@ impl OrderBatcher {
         }
     }
 
-    /// Posts the next batch as soon as a call is free, unless another caller took this order into its
-    /// own batch. Never returns: the answer goes to each order's caller.
+    /// Posts the next batch when it is its turn, unless another caller took this order into its own
+    /// batch. Never returns: the answer goes to each order's caller.
     async fn deliver<P: Ports>(
         &self,
         stack: &Stack<P>,
@@ -68,7 +71,7 @@ impl OrderBatcher {
     ) -> Infallible {
         loop {
             // The semaphore is never closed.
-            let call = self.calls.acquire().await;
+            let turn = self.next.acquire().await;
             let waits = |each: &BatchedOrder| each.key == *key && each.order == *order;
             if !self.waiting().iter().any(waits) {
                 break;
@@ -76,12 +79,22 @@ impl OrderBatcher {
             let batch = self.take();
             let orders: Vec<_> =
                 batch.iter().map(|each| (each.key.clone(), each.order.clone())).collect();
-            let answers = stack.ports.mailbox().post_all(&orders).await;
+            let mut call = pin!(stack.ports.mailbox().post_all(&orders));
+            let answers = tokio::select! {
+                biased;
+                answers = &mut call => {
+                    drop(turn);
+                    answers
+                }
+                () = stack.ports.clock().sleep(CALL_IS_SLOW) => {
+                    drop(turn);
+                    call.await
+                }
+            };
             for (each, answer) in batch.into_iter().zip(answers) {
                 // The caller of `post` may have stopped waiting.
                 let _ = each.answer.send(answer);
             }
-            drop(call);
         }
         pending().await
     }
