@@ -133,6 +133,9 @@ limits! {
     "heartbeat" heartbeat: duration = secs(5);
     /// When a beat is stale: three missed. Two is too few while reads may lag.
     "heartbeat-stale" heartbeat_stale: duration = secs(15);
+    /// How long the agent of a machine that no answer of the cloud shows must not beat before its record
+    /// is condemned. An agent whose calls are slow can miss the time after which a beat is stale.
+    "absence-watch" absence_watch: duration = mins(1);
     /// How long a created machine may take until it is ready.
     "warm-up" warm_up: duration = mins(10);
     /// How long an owner in workflow mode may keep a machine without a job extending it.
@@ -255,6 +258,10 @@ impl Limits {
             (
                 at_least(self.heartbeat_stale, self.heartbeat, 3),
                 "heartbeat-stale must be at least three heartbeats",
+            ),
+            (
+                at_least(self.absence_watch, self.heartbeat_stale, 1),
+                "absence-watch must not be shorter than heartbeat-stale",
             ),
             (
                 at_least(self.claim_lease, self.claim_renew, 3),

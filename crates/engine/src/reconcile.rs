@@ -104,7 +104,7 @@ async fn look_for<'r, P: Ports>(
         return Ok(gone);
     }
     let first = reports::of_each(stack, &missing, patience(stack)).await?;
-    stack.ports.clock().sleep(stack.limits.heartbeat_stale).await;
+    stack.ports.clock().sleep(stack.limits.absence_watch).await;
     let last = reports::of_each(stack, &missing, patience(stack)).await?;
     let now = stack.now();
     let watched = missing.into_iter().zip(first.iter().zip(&last));

@@ -628,6 +628,10 @@ fn order_line(at: Timestamp, machine: &InstanceId, order: &Order) -> String {
 fn record_line(at: Timestamp, record: &Record, by: &str) -> String {
     let state = record.state.name().as_str();
     let owner = record.state.listed_under().map_or_else(String::new, |owner| format!(" {owner}"));
+    let why = match &record.state {
+        State::Terminating { why, .. } => format!(" ({why:?})"),
+        _ => String::new(),
+    };
     let Record { id, generation, revision, .. } = record;
-    format!("{at} {id} g{generation} r{revision} {state}{owner}, by {by}")
+    format!("{at} {id} g{generation} r{revision} {state}{why}{owner}, by {by}")
 }
