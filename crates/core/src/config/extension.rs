@@ -52,9 +52,9 @@ pub const REUSE: MappingShape =
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnUnfulfillable {
     /// It annotates the commit, and the job goes on waiting.
-    #[default]
     Annotate,
     /// It annotates the commit, and cancels the run once the run's other jobs have ended.
+    #[default]
     Cancel,
 }
 

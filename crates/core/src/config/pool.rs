@@ -70,7 +70,8 @@ pub(super) struct PoolContext<'a> {
     pub(super) others: &'a [&'a MappingShape],
 }
 
-/// Reads one pool.
+/// Reads one pool. A pool of Windows machines keeps none: RunsOn accepts such a file, and its jobs
+/// can still start on new machines.
 pub(super) fn read(
     pool: &MappingEntry,
     around: &PoolContext<'_>,
@@ -93,10 +94,14 @@ pub(super) fn read(
         .max
         .map(CountLimit::Own)
         .into_iter()
-        .chain(above(pool, runner.as_ref(), &env, around))
+        .chain(above(pool, runner.as_ref().map(|(runner, _)| runner), &env, around))
         .collect();
-    let schedule = timetable::read(pool, &fields, zone, &bounds, around.others, findings);
-    Some(PoolConfig { runner: runner?, env, version, schedule, own })
+    let mut schedule = timetable::read(pool, &fields, zone, &bounds, around.others, findings);
+    let (runner, platform) = runner?;
+    if platform == Some(Platform::Windows) {
+        schedule.entries.clear();
+    }
+    Some(PoolConfig { runner, env, version, schedule, own })
 }
 
 /// The ceilings that apply to the pool's machines in the stacks of its environment.
@@ -139,7 +144,7 @@ fn runner(
     fields: &Fields<'_>,
     runners: &BTreeMap<&str, Option<Platform>>,
     findings: &mut Findings,
-) -> Option<ClassName> {
+) -> Option<(ClassName, Option<Platform>)> {
     let Some(node) = fields.get("runner") else {
         if !fields.lacks("runner") {
             return None;
@@ -151,21 +156,20 @@ fn runner(
         return None;
     };
     let name = text(node, "runner", findings)?;
-    match runners.get(name) {
-        Some(Some(Platform::Windows)) => {
-            let message = format!("the runner {} boots Windows, and pools are Linux", shown(name));
-            findings.error(node.mark, "windows-pool", message);
-            None
-        }
-        Some(_) => Some(ClassName::new(name)),
-        None => {
-            let message = format!("there is no runner {}", shown(name));
-            let meant = findings.did_you_mean(name, runners.keys().copied());
-            let finding = findings.error(node.mark, "unknown-runner", message);
-            finding.instead = meant.or_else(|| Some("describe it under `runners:`".to_owned()));
-            None
-        }
+    let Some(platform) = runners.get(name) else {
+        let message = format!("there is no runner {}", shown(name));
+        let meant = findings.did_you_mean(name, runners.keys().copied());
+        let finding = findings.error(node.mark, "unknown-runner", message);
+        finding.instead = meant.or_else(|| Some("describe it under `runners:`".to_owned()));
+        return None;
+    };
+    if *platform == Some(Platform::Windows) {
+        let message = format!("the runner {} boots Windows, and pools are Linux", shown(name));
+        findings
+            .warning(node.mark, "windows-pool", message)
+            .instead("the pool keeps no machine, and each of its jobs starts a new one");
     }
+    Some((ClassName::new(name), *platform))
 }
 
 fn env(fields: &Fields<'_>, findings: &mut Findings) -> String {

@@ -24,7 +24,7 @@ fn is_told(sim: &ServiceWorld, job: &str) -> bool {
 #[test]
 fn an_unknown_pool_is_reported_at_once_and_launches_nothing() {
     for (on_unfulfillable, cancelled) in
-        [(OnUnfulfillable::Annotate, 0), (OnUnfulfillable::Cancel, 1)]
+        [(OnUnfulfillable::default(), 1), (OnUnfulfillable::Annotate, 0)]
     {
         on_virtual_time(async {
             let mut sim = ServiceWorld::new(5).await;

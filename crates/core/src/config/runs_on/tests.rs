@@ -118,6 +118,16 @@ fn a_broken_pool_does_not_stay_on_a_runner_that_is_none_for_it() {
     }
 }
 
+/// RunsOn accepts such a file: its other pools are kept, and the jobs of this one start cold.
+#[test]
+fn a_pool_of_windows_machines_keeps_none_and_breaks_nothing() {
+    let text = file(&[&good("a"), &format!("w: {{runner: winner, {SCHEDULE}}}")], &["w: {}"]);
+    let kept = config(&text);
+    assert!(kept.broken.is_empty());
+    let entries = |name: &str| kept.pools[&PoolName::new(name)].schedule.entries.len();
+    assert_eq!((entries("a"), entries("w")), (1, 0));
+}
+
 #[test]
 fn a_target_above_a_ceiling_of_its_stack_is_said_and_kept_as_far_as_it_can_be() {
     let said = |ceilings: &str| -> Vec<String> {
