@@ -65,15 +65,16 @@ pub struct Released {
     pub strangers: Vec<Stranger>,
 }
 
-/// Releases everything an owner holds and waits, until `until`, for the machines to be idle.
+/// Releases everything an owner holds and waits, until `until`, for the machines to be idle. A fault
+/// at one machine is returned after all others are released.
 pub async fn release<P: Ports>(
     stack: &Stack<P>,
     owner: &Owner,
     until: Timestamp,
     tell: ProgressObserver<'_>,
 ) -> Result<Released, Fault> {
-    let records = withdraw_all(stack, owner).await?;
-    let passes = records.into_iter().map(|record| async {
+    let withdrawn = withdraw_all(stack, owner).await?;
+    let passes = withdrawn.releasing.into_iter().map(|record| async {
         let id = record.id.clone();
         (id, see_through(stack, record, None, until, tell).await)
     });
@@ -85,7 +86,7 @@ pub async fn release<P: Ports>(
             ReleaseProgress::Waiting => released.waiting.push(id),
         }
     }
-    Ok(released)
+    withdrawn.fault.map_or(Ok(released), Err)
 }
 
 /// Makes passes over one releasing instance until the release is complete or `until` has passed. `ends`
@@ -139,21 +140,31 @@ pub(crate) async fn held_by<P: Ports>(
     Ok(stack.readable(held))
 }
 
-/// Fences an owner out of every instance it holds; returns the records that are releasing now.
+/// What became of the instances of an owner that was fenced out of them.
+#[must_use]
+#[derive(Debug, Default)]
+pub(crate) struct Withdrawn {
+    /// Those that are releasing now.
+    pub(crate) releasing: Vec<Record>,
+    /// Why the owner was not fenced out of one or more of them, which it still holds.
+    pub(crate) fault: Option<Fault>,
+}
+
+/// Fences an owner out of every instance it holds.
 pub(crate) async fn withdraw_all<P: Ports>(
     stack: &Stack<P>,
     owner: &Owner,
-) -> Result<Vec<Record>, Fault> {
-    withdraw_each(stack, owner, held_by(stack, owner).await?).await
+) -> Result<Withdrawn, Fault> {
+    Ok(withdraw_each(stack, owner, held_by(stack, owner).await?).await)
 }
 
 /// Fences an owner out of every instance it holds and makes one pass over each; the reaper makes the
 /// others.
 pub(crate) async fn take_back<P: Ports>(stack: &Stack<P>, owner: &Owner) -> Result<(), Fault> {
-    for record in withdraw_all(stack, owner).await? {
-        let _ = finish(stack, &record).await?;
-    }
-    Ok(())
+    let withdrawn = withdraw_all(stack, owner).await?;
+    let passes = join_all(withdrawn.releasing.iter().map(|record| finish(stack, record))).await;
+    let faults = passes.into_iter().filter_map(Result::err).chain(withdrawn.fault);
+    faults.last().map_or(Ok(()), Err)
 }
 
 /// Takes back one instance, at the generation for which the caller decided it: the owner may have
@@ -176,23 +187,28 @@ pub(crate) async fn take_back_one<P: Ports>(
     Ok(())
 }
 
-/// Fences an owner out of these instances; returns the records that are releasing now.
+/// Fences an owner out of these instances. A fault at one instance leaves the others on their way.
 pub(crate) async fn withdraw_each<P: Ports>(
     stack: &Stack<P>,
     owner: &Owner,
     mut held: Vec<Record>,
-) -> Result<Vec<Record>, Fault> {
+) -> Withdrawn {
     let until = stack.now().after(stack.limits.release_acknowledgement);
     if sabotage!("release-takes-running-only") {
         held.retain(|record| matches!(record.state, State::Running { .. }));
     }
-    let withdrawn = held.into_iter().map(|record| withdraw(stack, owner, record, until));
-    let mut releasing = Vec::new();
-    for outcome in join_all(withdrawn).await {
-        let is_releasing = |record: &Record| matches!(record.state, State::Releasing { .. });
-        releasing.extend(outcome?.filter(is_releasing));
+    let each = held.into_iter().map(|record| withdraw(stack, owner, record, until));
+    let mut withdrawn = Withdrawn::default();
+    for outcome in join_all(each).await {
+        match outcome {
+            Ok(Some(record)) if matches!(record.state, State::Releasing { .. }) => {
+                withdrawn.releasing.push(record);
+            }
+            Ok(_) => {}
+            Err(fault) => withdrawn.fault = Some(fault),
+        }
     }
-    Ok(releasing)
+    withdrawn
 }
 
 /// Fences an owner out of one instance. `None`: the owner does not hold it any more, or has claimed it

@@ -23,7 +23,7 @@ use super::rows::{self, RowChange, SeenRow};
 use super::{Processed, Service, ingest, origin, owner_of, runners};
 use crate::Stack;
 use crate::progress::unobserved;
-use crate::release::{self, ReleaseProgress};
+use crate::release::{self, ReleaseProgress, Withdrawn};
 use crate::transition;
 
 /// How long one look waits until a machine is idle or ended: an agent answers within seconds, and
@@ -288,14 +288,14 @@ async fn is_released<P: Ports, J: JobForge>(
     record: Option<Record>,
 ) -> Result<bool, Fault> {
     let (stack, owner) = (service.stack, owner_of(&seen.job.id));
-    let releasing = match record {
+    let Withdrawn { releasing, fault } = match record {
         Some(record) if seen.job.is_on_first_attempt() => {
-            release::withdraw_each(stack, &owner, vec![record]).await?
+            release::withdraw_each(stack, &owner, vec![record]).await
         }
         _ => release::withdraw_all(stack, &owner).await?,
     };
     if releasing.is_empty() {
-        return Ok(true);
+        return fault.map_or(Ok(true), Err);
     }
     let ends = match releasing.iter().find(|record| record.id == held.instance) {
         Some(record) => end_reason(service, seen, held, record).await?,
@@ -307,7 +307,8 @@ async fn is_released<P: Ports, J: JobForge>(
         release::see_through(stack, record, ends, until, &unobserved)
     });
     let passes = futures_util::future::join_all(passes).await;
-    Ok(passes.iter().all(|progress| *progress != ReleaseProgress::Waiting))
+    let is_complete = passes.iter().all(|progress| *progress != ReleaseProgress::Waiting);
+    fault.map_or(Ok(is_complete), Err)
 }
 
 /// Decides why a machine ends after the job that ran there. None if it will serve other jobs; the row

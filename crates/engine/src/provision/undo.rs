@@ -69,14 +69,18 @@ pub(super) async fn clear<P: Ports>(stack: &Stack<P>, id: &RequestId) {
 }
 
 async fn give_back<P: Ports>(stack: &Stack<P>, owner: &Owner, held: Result<Vec<Record>, Fault>) {
-    let withdrawn = async { release::withdraw_each(stack, owner, held?).await };
-    match withdrawn.await {
-        Ok(releasing) => {
+    let fault = match held {
+        Ok(held) => {
+            let withdrawn = release::withdraw_each(stack, owner, held).await;
             // The first pass stores the withdrawals and asks GitHub; the reaper continues.
-            join_all(releasing.iter().map(|record| release::finish(stack, record))).await;
+            join_all(withdrawn.releasing.iter().map(|record| release::finish(stack, record))).await;
+            withdrawn.fault
         }
+        Err(fault) => Some(fault),
+    };
+    if let Some(fault) = fault {
         // The reaper takes the machines when their leases or deadlines have passed.
-        Err(fault) => tracing::warn!(%fault, "a failed request left machines for the reaper"),
+        tracing::warn!(%fault, "a failed request left machines for the reaper");
     }
 }
 

@@ -183,20 +183,28 @@ impl Terms<'_> {
     }
 }
 
-/// Tries candidates until one is ready, none is left, or every other would fail too.
+/// Tries candidates until one is ready, none is left, or every other would fail too. A fault of a port
+/// costs this worker's runner alone: the request launches one in its place.
 pub async fn work<P: Ports>(
     stack: &Stack<P>,
     terms: &Terms<'_>,
     manager: &PickupManager<'_, P>,
 ) -> Result<Option<HeldMachine>, Fault> {
-    while let Some((_, _, won)) = win(stack, manager, async || Ok::<_, Fault>(terms)).await? {
+    loop {
+        let won = match win(stack, manager, async || Ok::<_, Fault>(terms)).await {
+            Ok(Some((_, _, won))) => won,
+            Ok(None) => return Ok(None),
+            Err(fault) => {
+                tracing::warn!(request = %terms.request.id, %fault, "a worker claimed no machine");
+                return Ok(None);
+            }
+        };
         match prepare(stack, terms, won).await {
             AttemptOutcome::Ready(held) => return Ok(Some(held)),
             AttemptOutcome::TryAnother => manager.came_to_nothing(),
             AttemptOutcome::Closed(fault) => return Err(fault),
         }
     }
-    Ok(None)
 }
 
 /// Claims candidates, one after the other, until it wins one. `None`: no candidate is left. Asks for
