@@ -126,8 +126,11 @@ enum LabelsCommand {
 
 #[derive(Debug, Subcommand)]
 enum LedgerCommand {
-    /// Check every record against the invariants
-    Verify(StackArgs),
+    /// Check records, machines, jobs and GitHub's runners against the invariants
+    ///
+    /// Reads only. Without a credential that lists runners it says that it did not ask GitHub. Exits
+    /// with 1 if an invariant is broken.
+    Verify(CommonArgs),
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,7 +1,7 @@
 //! The invariants, as checks of what is stored.
 //!
 //! [`on_write`] compares a record before and after one ledger write; [`on_world`] checks a whole
-//! stack. Both share no code with [`crate::instance::transition`], so that a mistake there is not
+//! stack, [`jobs::on_jobs`] its jobs and runners. They share no code with [`crate::instance::transition`], so that a mistake there is not
 //! repeated here. The simulator applies them throughout a run, `ledger verify` to a live stack.
 //!
 //! Not here: invariants that need a history (every job ends, no missed warm), which the simulator
@@ -16,6 +16,8 @@ use crate::instance::{EndReason, Record, State};
 use crate::limits::Limits;
 use crate::ports::{Machine, MachineState};
 use crate::time::Timestamp;
+
+pub mod jobs;
 
 /// An invariant, by its number in the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +68,26 @@ pub struct Violation {
     pub instance: Option<InstanceId>,
     /// What the check saw.
     pub what: String,
+}
+
+impl Violation {
+    /// What an operator can do about it.
+    pub const fn remedy(&self) -> &'static str {
+        match self.invariant {
+            Invariant::EveryJobEnds => "start `bullpen serve`, or see `bullpen explain JOB`",
+            Invariant::Conservation | Invariant::NoGhosts => {
+                "run `bullpen refresh`; if it is still there after ten minutes, end it by hand"
+            }
+            Invariant::OneOwner => "drain the service and report this as a defect",
+            Invariant::Protected => "see who stopped the machine; its job must be run again",
+            Invariant::Ceilings => {
+                "see whether the ceiling was lowered; nothing new is launched above it"
+            }
+            Invariant::Convergence => "see `bullpen pools`",
+            Invariant::Rates => "see the calls in `/metrics`",
+            Invariant::NoMissedWarm => "see `bullpen explain JOB`",
+        }
+    }
 }
 
 impl fmt::Display for Violation {

@@ -260,10 +260,6 @@ impl Limits {
                 "heartbeat-stale must be at least three heartbeats",
             ),
             (
-                at_least(self.absence_watch, self.heartbeat_stale, 1),
-                "absence-watch must not be shorter than heartbeat-stale",
-            ),
-            (
                 at_least(self.claim_lease, self.claim_renew, 3),
                 "claim-lease must be at least three renewals",
             ),

@@ -16,6 +16,7 @@ use crate::mailbox::{
     AgentPhase, Assignment, Beat, Credential, Inbox, Order, Secret, Withdrawal, WithdrawalMode,
 };
 use crate::message::Advert;
+use crate::ports::{Machine, MachineState, Tags};
 use crate::request::{OnPartial, Request, TypePattern};
 use crate::time::Timestamp;
 
@@ -208,5 +209,26 @@ pub(crate) fn request() -> Request {
         spec_hash: None,
         ephemeral: false,
         only_unused: None,
+    }
+}
+
+/// A running machine with [`facts`].
+pub(crate) fn machine(id: &str) -> Machine {
+    let facts = facts();
+    Machine {
+        id: InstanceId::new(id),
+        state: MachineState::Running,
+        intent: facts.intent,
+        class: facts.class,
+        pool: facts.pool,
+        instance_type: facts.instance_type,
+        vcpu: facts.vcpu,
+        memory_mib: facts.memory_mib,
+        architecture: facts.architecture,
+        zone: facts.zone,
+        usage: facts.usage,
+        launched_at: facts.launched_at,
+        mailbox: facts.mailbox,
+        tags: Tags::default(),
     }
 }

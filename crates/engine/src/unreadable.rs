@@ -47,7 +47,7 @@ impl UnreadableItems {
     }
 
     /// Counts one item, and logs it if this process has not done so.
-    pub(crate) fn note(&self, item: &Unreadable) {
+    pub fn note(&self, item: &Unreadable) {
         let Unreadable { kind, key, version, why } = item;
         let mut seen = self.seen();
         *seen.reads.entry(*kind).or_default() += 1;

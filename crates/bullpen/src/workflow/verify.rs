@@ -2,31 +2,57 @@
 //!
 //! Not here: the invariants (`bullpen_core::invariants`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bullpen_core::ids::InstanceId;
-use bullpen_core::instance::Record;
+use bullpen_core::ids::{ClassName, JobId};
+use bullpen_core::instance::{Owner, Record};
+use bullpen_core::invariants::jobs::{JobsSnapshot, on_jobs};
 use bullpen_core::invariants::{Invariant, StackSnapshot, Violation, on_world};
-use bullpen_core::ports::{Fault, Ledger as _, Ports};
+use bullpen_core::job::Job;
+use bullpen_core::ports::{
+    Fault, Forge as _, ItemKind, JobRow, Ledger as _, Ports, Runner, Unreadable,
+};
 use bullpen_engine::Stack;
 use bullpen_engine::reconcile::{live_records, open_intents};
+use futures_util::stream::{self, StreamExt as _};
 use serde_json::json;
 
-use super::status::inspect;
-use super::{Failure, run_command};
+use super::status::{inspect, must_exist};
+use super::{Failure, Loaded, load, run_command};
 use crate::exit::Exit;
-use crate::inputs::{Environment, StackArgs};
+use crate::inputs::{CommonArgs, CommonInputs, Environment, files};
 use crate::render;
-use crate::runtime::{Command, GithubAccess, Runtime};
+use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan};
 use crate::table::count;
 
+/// The most rows of jobs that are read beside those of the records' owners.
+const DUE_MAX: usize = 1_000;
+
+/// How many reads are under way at a time: those who serve jobs share the store.
+const READS_AT_ONCE: usize = 16;
+
 /// Runs `bullpen ledger verify`.
-pub(crate) fn ledger_verify(args: &StackArgs) -> Exit {
+pub(crate) fn ledger_verify(args: &CommonArgs) -> Exit {
     run_command(async |environment| run(args, environment).await)
 }
 
-async fn run(args: &StackArgs, environment: &Environment) -> Result<Exit, Failure> {
-    inspect(args, environment, |json| VerifyCommand { json }).await
+async fn run(args: &CommonArgs, environment: &Environment) -> Result<Exit, Failure> {
+    let common = CommonInputs::read(args, environment)?;
+    must_exist(&common.stack)?;
+    let json = common.stack.json;
+    match load(&common, environment) {
+        Ok(Loaded { common, file }) => {
+            let config = files::config(&common.stack)?;
+            let config = config.as_ref();
+            let plan = RuntimePlan { common: &common, config, file: &file, environment };
+            runtime::run(&plan, VerifyCommand { json }).await?
+        }
+        // A credential that cannot be read hides nothing that the ledger and the cloud show.
+        Err(error) => {
+            render::warning(&format!("GitHub is not asked: {error}"), false);
+            inspect(&args.stack, environment, |json| VerifyCommand { json }).await
+        }
+    }
 }
 
 /// `bullpen ledger verify`, once its arguments are read.
@@ -38,15 +64,35 @@ impl Command for VerifyCommand {
     type Outcome = Result<Exit, Failure>;
 
     async fn run<P: Ports<Forge = GithubAccess>>(self, runtime: Runtime<P>) -> Self::Outcome {
-        let found = findings(&runtime.stack).await;
-        let (records, violations) =
-            found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
-        show(self.json, records, &violations);
-        Ok(if violations.is_empty() { Exit::Done } else { Exit::Failed })
+        let stack = &runtime.stack;
+        let runners = if stack.ports.forge().manages() {
+            match stack.ports.forge().runners().await {
+                Ok(runners) => Some(runners),
+                Err(fault) => {
+                    render::warning(&format!("GitHub did not list its runners: {fault}"), false);
+                    None
+                }
+            }
+        } else {
+            None
+        };
+        let found = findings(stack, runners.as_deref()).await;
+        let found = found.map_err(|fault| Failure::of("could not read the stack", &fault))?;
+        show(self.json, &found);
+        Ok(if found.violations.is_empty() { Exit::Done } else { Exit::Failed })
     }
 }
 
-fn show(json: bool, records: usize, violations: &[Violation]) {
+/// What was checked, and what was found.
+pub(crate) struct Verified {
+    pub(crate) records: usize,
+    jobs: usize,
+    runners: Option<usize>,
+    pub(crate) violations: Vec<Violation>,
+}
+
+fn show(json: bool, found: &Verified) {
+    let Verified { records, jobs, runners, violations } = found;
     if json {
         let list: Vec<_> = violations
             .iter()
@@ -55,25 +101,37 @@ fn show(json: bool, records: usize, violations: &[Violation]) {
                     "invariant": violation.invariant.number(),
                     "instance": violation.instance,
                     "what": violation.what,
+                    "remedy": violation.remedy(),
                 })
             })
             .collect();
-        render::json(&json!({"records": records, "violations": list}).to_string());
-    } else {
-        for violation in violations {
-            render::data(&violation.to_string());
-        }
-        let (records, found) = (count(records, "live record"), violations.len());
-        render::talk(&format!("{records} checked, {}", count(found, "violation")));
+        let all = json!({
+            "records": records, "jobs": jobs, "runners": runners, "violations": list
+        });
+        render::json(&all.to_string());
+        return;
     }
+    for violation in violations {
+        render::data(&format!("{violation}; {}", violation.remedy()));
+    }
+    let checked = [count(*records, "live record"), count(*jobs, "job")].join(", ");
+    let runners = runners.map_or_else(
+        || String::from("GitHub's runners not asked for"),
+        |runners| count(runners, "runner"),
+    );
+    render::talk(&format!("{checked}, {runners}: {}", count(violations.len(), "violation")));
 }
 
-/// The number of live records, and all violations.
-pub(crate) async fn findings<P: Ports>(stack: &Stack<P>) -> Result<(usize, Vec<Violation>), Fault> {
+/// Reads what the invariants need, and checks them. `runners`: GitHub's, if it was asked before.
+pub(crate) async fn findings<P: Ports>(
+    stack: &Stack<P>,
+    runners: Option<&[Runner]>,
+) -> Result<Verified, Fault> {
     // Records first: a launch in between then only adds a machine.
     let records = live_records(stack).await?;
     let intents = open_intents(stack).await?;
     let machines = stack.readable(stack.fleet().list().await?);
+    let jobs = jobs_of(stack, &records).await?;
     let world = StackSnapshot {
         now: stack.now(),
         records: &records,
@@ -82,39 +140,102 @@ pub(crate) async fn findings<P: Ports>(stack: &Stack<P>) -> Result<(usize, Vec<V
         ceilings: &stack.ceilings,
         limits: &stack.limits,
     };
-    let mut found = on_world(&world);
-    for record in &records {
-        if let Some(violation) = unlisted(stack, record).await? {
-            found.push(violation);
-        }
-    }
-    Ok((records.len(), found))
+    let of_jobs = JobsSnapshot {
+        stack: &stack.name,
+        now: stack.now(),
+        records: &records,
+        jobs: &jobs,
+        machines: &machines,
+        runners,
+        limits: &stack.limits,
+    };
+    let mut violations = on_world(&world);
+    violations.extend(on_jobs(&of_jobs));
+    violations.extend(unlisted(stack, &records).await?);
+    let runners = runners.map(<[Runner]>::len);
+    Ok(Verified { records: records.len(), jobs: jobs.len(), runners, violations })
 }
 
-/// The violation of a record that a directory misses: its owner or its class could not find it.
-async fn unlisted<P: Ports>(stack: &Stack<P>, record: &Record) -> Result<Option<Violation>, Fault> {
+/// The jobs that own a record, and those at which the service should have looked by now.
+async fn jobs_of<P: Ports>(stack: &Stack<P>, records: &[Record]) -> Result<Vec<Job>, Fault> {
+    let owners: BTreeSet<&JobId> = records
+        .iter()
+        .filter_map(|record| match record.state.listed_under() {
+            Some(Owner::Job(id)) => Some(id),
+            _ => None,
+        })
+        .collect();
+    let mut jobs: BTreeMap<JobId, Job> = BTreeMap::new();
+    let rows = owners.into_iter().map(|id| stack.ports.ledger().row(id));
+    for row in at_once(rows).await {
+        note(stack, row?, &mut jobs);
+    }
+    let mut cursor: Option<String> = None;
+    while jobs.len() < DUE_MAX + records.len() {
+        let page = stack.ports.ledger().rows_due(stack.now(), cursor.as_deref()).await?;
+        for row in page.items {
+            note(stack, Some(row), &mut jobs);
+        }
+        let Some(next) = page.next else { break };
+        cursor = Some(next);
+    }
+    Ok(jobs.into_values().collect())
+}
+
+/// The answers of these reads, a few of which are under way at a time.
+async fn at_once<T>(reads: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    stream::iter(reads).buffer_unordered(READS_AT_ONCE).collect().await
+}
+
+/// Keeps a row that this version can read.
+fn note<P: Ports>(stack: &Stack<P>, row: Option<JobRow>, jobs: &mut BTreeMap<JobId, Job>) {
+    let Some(row) = row else { return };
+    match Job::decode(&row.body) {
+        Ok(job) => drop(jobs.insert(job.id.clone(), job)),
+        Err(error) => {
+            let bad = Unreadable::of(ItemKind::Row, &row.job, &row.body, error);
+            stack.unreadable_items.note(&bad);
+        }
+    }
+}
+
+/// The violations of records that a directory misses: an owner or a class could not find them. Each
+/// directory is read once.
+async fn unlisted<P: Ports>(stack: &Stack<P>, records: &[Record]) -> Result<Vec<Violation>, Fault> {
     let ledger = stack.ports.ledger();
-    let missing = |directory: &str| Violation {
-        invariant: Invariant::Conservation,
-        instance: Some(record.id.clone()),
-        what: format!("the directory of its {directory} does not list it"),
-    };
-    if let Some(owner) = record.state.listed_under() {
-        let owned = ledger.owned_by(owner).await?;
-        if !owned.items.iter().any(|listed| listed.id == record.id)
-            && is_as_read(stack, record).await?
-        {
-            return Ok(Some(missing("owner")));
+    let owners: BTreeSet<&Owner> =
+        records.iter().filter_map(|record| record.state.listed_under()).collect();
+    let classes: BTreeSet<&ClassName> = records
+        .iter()
+        .filter(|record| record.advert().is_some())
+        .map(|record| &record.facts.class)
+        .collect();
+    let mut owned = BTreeSet::new();
+    for listed in at_once(owners.into_iter().map(|owner| ledger.owned_by(owner))).await {
+        owned.extend(listed?.items.into_iter().map(|record| record.id));
+    }
+    let mut idle = BTreeSet::new();
+    for listed in at_once(classes.into_iter().map(|class| ledger.idle_in(class))).await {
+        idle.extend(listed?.items.into_iter().map(|advert| advert.id));
+    }
+    let mut found = Vec::new();
+    for record in records {
+        let misses_owner = record.state.listed_under().is_some() && !owned.contains(&record.id);
+        let misses_class = record.advert().is_some() && !idle.contains(&record.id);
+        let directory = match (misses_owner, misses_class) {
+            (true, _) => "owner",
+            (_, true) => "class",
+            (false, false) => continue,
+        };
+        if is_as_read(stack, record).await? {
+            found.push(Violation {
+                invariant: Invariant::Conservation,
+                instance: Some(record.id.clone()),
+                what: format!("the directory of its {directory} does not list it"),
+            });
         }
     }
-    if record.advert().is_some() {
-        let idle = ledger.idle_in(&record.facts.class).await?;
-        let listed: BTreeSet<&InstanceId> = idle.items.iter().map(|advert| &advert.id).collect();
-        if !listed.contains(&record.id) && is_as_read(stack, record).await? {
-            return Ok(Some(missing("class")));
-        }
-    }
-    Ok(None)
+    Ok(found)
 }
 
 /// Whether the record is unchanged. A worker may have changed it since it was listed.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::call::pass;
 use crate::fleet::fleet;
 use crate::waiting::until;
-use crate::world::{Provisioned, World};
+use crate::world::{HASTY, Provisioned, World};
 
 const BULLPEN: &str = env!("CARGO_BIN_EXE_bullpen");
 
@@ -127,4 +127,28 @@ async fn a_script_that_hangs_is_ended_without_a_refresh() {
     provision.ends().await;
     until("end of the machine", async || world.processes().is_empty().then_some(())).await;
     assert_eq!(ended_by(&world).as_deref(), Some("agent"));
+}
+
+/// `ledger verify` names a machine without a record and says what to do. It reads only: the machine
+/// goes on.
+#[tokio::test]
+async fn verify_names_what_is_broken_and_changes_nothing() {
+    let world = World::on_files(HASTY).await;
+    world.refresh().await;
+    launch_unrecorded(&world, &world.state().join("mailbox.db"), Duration::from_secs(60)).await;
+    let processes = world.processes().len();
+    let found = until("finding", async || {
+        let ran = world.bullpen("ledger verify --json").run().await;
+        (ran.code == Some(1)).then_some(ran.data)
+    })
+    .await;
+    let found: Value = serde_json::from_str(&found).expect("it is JSON");
+    assert_eq!(found["runners"], 0, "GitHub was asked: {found}");
+    assert_eq!(found["violations"][0]["invariant"], 2, "{found}");
+    let ran = world.bullpen("ledger verify").run().await;
+    ran.exits(1);
+    assert!(ran.data.contains("has no record; run `bullpen refresh`"), "{ran:?}");
+    assert_eq!(world.processes().len(), processes);
+    world.refresh().await;
+    world.verify().await;
 }

@@ -8,9 +8,8 @@ use super::*;
 use crate::creation::Scope;
 use crate::ids::{ClaimId, IntentId, Revision};
 use crate::instance::{Owner, Tier};
-use crate::ports::Tags;
 use crate::samples::{
-    LIMITS, at, claimed, created, facts, idle, job_owner, record, request_owner, running,
+    LIMITS, at, claimed, created, facts, idle, job_owner, machine, record, request_owner, running,
 };
 
 /// The write of `state` over `before`, one revision and `generations` later.
@@ -102,26 +101,6 @@ fn a_claimed_or_running_machine_ends_only_for_the_reasons_that_may() {
     assert_eq!(ended(&claimed, EndReason::Untrusted, at(1)), Ok(()));
     assert_eq!(ended(&running, EndReason::Untrusted, at(1)), Err(Invariant::Protected));
     assert_eq!(ended(&record(idle(Tier::Hot)), EndReason::Surplus, at(1)), Ok(()));
-}
-
-fn machine(id: &str) -> Machine {
-    let facts = facts();
-    Machine {
-        id: InstanceId::new(id),
-        state: MachineState::Running,
-        intent: facts.intent,
-        class: facts.class,
-        pool: facts.pool,
-        instance_type: facts.instance_type,
-        vcpu: facts.vcpu,
-        memory_mib: facts.memory_mib,
-        architecture: facts.architecture,
-        zone: facts.zone,
-        usage: facts.usage,
-        launched_at: facts.launched_at,
-        mailbox: facts.mailbox,
-        tags: Tags::default(),
-    }
 }
 
 fn intent(outstanding: u32, deadline: Timestamp) -> Intent {

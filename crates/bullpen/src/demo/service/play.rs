@@ -25,7 +25,7 @@ use crate::pools::{self, PoolSummary};
 use crate::render;
 use crate::runtime::Runtime;
 use crate::workflow::Failure;
-use crate::workflow::verify::findings;
+use crate::workflow::verify::{Verified, findings};
 
 /// The time between two reads of a row.
 const POLL: Duration = Duration::from_millis(40);
@@ -111,9 +111,9 @@ pub(super) async fn play(demo: &ServiceDemo<'_>) -> Result<ServiceOutcome, Failu
     for row in &mut rows {
         (row.job, row.explanation) = read_job(demo, &row.job.id.clone()).await?;
     }
-    let found = findings(&demo.runtime.stack).await;
-    let (records, violations) =
-        found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
+    let found = findings(&demo.runtime.stack, None).await;
+    let Verified { records, violations, .. } =
+        found.map_err(|fault| Failure::of("could not read the stack", &fault))?;
     Ok(ServiceOutcome {
         rows,
         webhooks: demo.stand_in.webhook_answers(),

@@ -27,7 +27,7 @@ use crate::workflow::Failure;
 use crate::workflow::progress::Progress;
 use crate::workflow::provision::{outputs, request};
 use crate::workflow::release::release_one;
-use crate::workflow::verify::findings;
+use crate::workflow::verify::{Verified, findings};
 
 /// A runtime with its stand-in.
 pub(super) struct WorkflowDemo<'a> {
@@ -84,9 +84,9 @@ pub(super) async fn play(demo: &WorkflowDemo<'_>) -> Result<WorkflowOutcome, Fai
             try_join_all(run.requests.iter().map(|wanted| fulfil(demo, run, wanted))).await?,
         );
     }
-    let found = findings(&demo.runtime.stack).await;
-    let (records, violations) =
-        found.map_err(|fault| Failure::of("could not read the ledger", &fault))?;
+    let found = findings(&demo.runtime.stack, None).await;
+    let Verified { records, violations, .. } =
+        found.map_err(|fault| Failure::of("could not read the stack", &fault))?;
     let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
     render::talk_page(&format!(
         "\nledger verify: {}, {}",

@@ -3,6 +3,7 @@
 //! Not here: the tests.
 
 mod ingest;
+mod invariants;
 mod orders;
 mod origin;
 mod placing;
