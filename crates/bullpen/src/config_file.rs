@@ -4,8 +4,11 @@
 
 use std::path::Path;
 
+use bullpen_core::config::RUNS_ON_BYTES_MAX;
 use bullpen_core::config::runs_on::{self, Config};
 use bullpen_core::severity::Severity;
+
+use crate::inputs::files;
 
 /// Why a configuration cannot be used, with advice.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,10 +28,9 @@ impl Unusable {
 
 /// Reads the configuration in a file, without its broken pools.
 pub(crate) fn load(path: &Path) -> Result<Config, Unusable> {
-    let shown = path.display();
-    let bytes = std::fs::read(path)
-        .map_err(|error| Unusable::new(format!("could not read {shown}: {error}")))?;
-    judged(&shown.to_string(), &bytes)
+    let bytes = files::text(path, RUNS_ON_BYTES_MAX);
+    let bytes = bytes.map_err(|error| Unusable::new(error.to_string()))?;
+    judged(&path.display().to_string(), &bytes)
 }
 
 /// Reads the configuration in a text. `shown` is its place, for errors.

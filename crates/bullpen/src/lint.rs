@@ -15,6 +15,7 @@ use bullpen_core::config::{self, Finding, Stack, runs_on, stack};
 use bullpen_core::severity::Severity;
 
 use crate::exit::Exit;
+use crate::inputs::files;
 use crate::render;
 
 /// The names of configuration files, for each directory.
@@ -169,11 +170,10 @@ fn open(path: &Path) -> Result<Text, Unusable> {
             hint: "name a file that ends in .yml, .yaml or .toml, or use --stdin",
         });
     };
-    let file = std::fs::File::open(path).map_err(|error| Unusable {
-        what: format!("could not open {shown}: {error}"),
+    let bytes = files::text(path, kind.bytes_max()).map_err(|error| Unusable {
+        what: error.to_string(),
         hint: "without a FILE, `bullpen lint` looks for .github/runs-on.yml and bullpen.toml itself",
     })?;
-    let bytes = read(file, kind, &shown)?;
     Ok(Text { path: shown, kind, bytes })
 }
 

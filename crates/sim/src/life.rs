@@ -449,6 +449,7 @@ pub async fn upkeep(stack: &Stack<SimPorts>, memory: &advertise::AdvertMemory) {
 pub fn desired() -> DesiredStack {
     DesiredStack {
         classes: load::classes(),
+        are_classes_known: true,
         parameters: Parameters::default(),
         tokens_every: Some(Duration::from_secs(30 * 60)),
         reads_runs: true,

@@ -22,6 +22,7 @@ use bullpen_sim::world::SimPorts;
 fn desired(classes: Vec<RunnerClass>) -> DesiredStack {
     DesiredStack {
         classes,
+        are_classes_known: true,
         parameters: Parameters::default(),
         tokens_every: Some(Duration::from_secs(1_800)),
         reads_runs: true,

@@ -3,7 +3,7 @@
 //! Not here: the configuration's formats (`bullpen_core::config`).
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use bullpen_core::config::stack::SecretRef;
@@ -85,11 +85,22 @@ pub(crate) fn secret(
     }
 }
 
-/// Reads at most one byte more than the limit, so that the parser notices a file that is too long.
 fn read(path: &Path) -> Result<Vec<u8>, UsageError> {
-    let most = u64::try_from(STACK_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+    text(path, STACK_BYTES_MAX)
+}
+
+/// Reads a file, at most one byte more than the limit, so that the parser notices a file that is too
+/// long. Refuses what is no file: a pipe or a terminal would make the command wait.
+pub(crate) fn text(path: &Path, bytes_max: usize) -> Result<Vec<u8>, UsageError> {
+    let most = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
-    let end = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
+    let end = std::fs::metadata(path).and_then(|found| {
+        if !found.is_file() {
+            let kind = if found.is_dir() { "a directory" } else { "a pipe or a device" };
+            return Err(io::Error::other(format!("it is {kind}, not a file")));
+        }
+        File::open(path)?.take(most).read_to_end(&mut bytes)
+    });
     end.map_err(|error| UsageError::new(format!("could not read {}: {error}", path.display())))?;
     Ok(bytes)
 }

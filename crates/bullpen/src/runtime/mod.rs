@@ -534,6 +534,16 @@ pub(crate) fn runner_program(github: &GithubInputs, own: &Path) -> Option<Runner
     }
 }
 
+/// Refuses inputs without the runner program that machines of this host need.
+pub(crate) fn require_runner_program(common: &CommonInputs) -> Result<(), UsageError> {
+    let needed = common.stack.is_on_this_machine();
+    if needed && runner_program(&common.github, Path::new("")).is_none() {
+        let line = "--runner-dir: not given; give the directory of an unpacked actions runner";
+        return Err(UsageError::new(line));
+    }
+    Ok(())
+}
+
 /// The stand-in's runner program, if GitHub is the stand-in.
 fn stand_in(github: &GithubInputs, own: &Path) -> Option<RunnerProgram> {
     let own = own.to_str().filter(|_| is_stand_in(github))?.to_owned();

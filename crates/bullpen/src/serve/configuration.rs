@@ -5,17 +5,18 @@
 //!
 //! Not here: parsing a configuration (`bullpen_core::config`).
 
-use std::fs;
 use std::path::PathBuf;
 
-use bullpen_core::config::{Config, Finding, Stack as StackFile, runs_on};
+use bullpen_core::config::{
+    Config, EMPTY_FILE, Finding, RUNS_ON_BYTES_MAX, Stack as StackFile, runs_on,
+};
 use bullpen_core::ids::Repository;
 use bullpen_core::ports::{FileRead, JobForge};
 use bullpen_core::severity::Severity;
 
 use crate::config_file::{self, Unusable};
 use crate::exit::Exit;
-use crate::inputs::{GithubInputs, Scope, StackInputs};
+use crate::inputs::{GithubInputs, Scope, StackInputs, files};
 use crate::workflow::Failure;
 
 /// The repository in which an organisation keeps it.
@@ -114,10 +115,13 @@ impl<'a> Configuration<'a> {
     pub(super) async fn look(&mut self, forge: &impl JobForge) -> Option<Config> {
         let read = match &self.source {
             Source::Nowhere => FileRead::Absent,
-            Source::File(path) => match fs::read_to_string(path) {
-                Ok(text) => FileRead::Read { text, tag: None },
+            Source::File(path) => match files::text(path, RUNS_ON_BYTES_MAX) {
+                Ok(bytes) => {
+                    let text = String::from_utf8_lossy(&bytes).into_owned();
+                    FileRead::Read { text, tag: None }
+                }
                 Err(error) => {
-                    tracing::error!(file = %path.display(), %error, "could not read the configuration");
+                    tracing::error!(%error, "could not read the configuration");
                     return None;
                 }
             },
@@ -160,8 +164,10 @@ impl<'a> Configuration<'a> {
         let stacks = std::slice::from_ref(self.file);
         let (read, findings) = runs_on::read_beside(text.as_bytes(), stacks).into_parts();
         let place = self.source.place();
-        say(&place, &findings, read.is_some());
-        let read = read?;
+        // A file that a person or a script has emptied is no order to empty pools.
+        let says_nothing = findings.iter().any(|finding| finding.code == EMPTY_FILE);
+        say(&place, &findings, read.is_some() && !says_nothing);
+        let read = read.filter(|_| !says_nothing)?;
         let broken = read.broken.clone();
         let before = self.good.take().unwrap_or_default();
         let config = read.keeping(&before);
@@ -279,6 +285,21 @@ mod tests {
         assert!(configuration.take(read(GOOD)).is_some());
         assert!(configuration.take(read("pools: 7")).is_none(), "the last good one stays");
         assert!(configuration.take(read(GOOD)).is_some(), "and is told again");
+    }
+
+    #[test]
+    fn an_emptied_one_is_not_used() {
+        let file = file();
+        let mut configuration = configuration(&file);
+        for text in ["", "# nothing\n", "~", "---\n"] {
+            assert!(configuration.take(read(text)).is_none(), "{text:?}: jobs wait");
+        }
+        assert!(configuration.take(pools("1", "2")).is_some());
+        for text in ["", "\n\n", "# nothing\n"] {
+            assert!(configuration.take(read(text)).is_none(), "{text:?}: the last good one stays");
+        }
+        let config = configuration.take(read(GOOD)).expect("a file without pools is one");
+        assert!(config.pools.is_empty());
     }
 
     #[test]

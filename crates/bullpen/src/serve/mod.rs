@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bullpen_core::class::RunnerClass;
 use bullpen_core::config::stack::Network;
-use bullpen_core::config::{Config, Stack as StackFile};
+use bullpen_core::config::{Config, RUNS_ON_BYTES_MAX, Stack as StackFile};
 use bullpen_core::creation::{Ceiling, Scope};
 use bullpen_core::isolation::{MissingIsolation, SHARED_NETWORK};
 use bullpen_core::parameters::Parameters;
@@ -123,6 +123,10 @@ async fn run(args: &ServeArgs, environment: &Environment) -> Result<Exit, Failur
     let common = CommonInputs::read(&args.common, environment)?;
     let Loaded { common, file } = load(&common, environment)?;
     runtime::require_ceiling(&file, &common.stack)?;
+    runtime::require_runner_program(&common)?;
+    if let Some(path) = &common.stack.config {
+        files::text(path, RUNS_ON_BYTES_MAX)?;
+    }
     let place = ListenerSettings::of(args, &file, environment)?;
     descriptors::prepare(file.process_fleet.capacity);
     let plan = RuntimePlan { common: &common, config: None, file: &file, environment };
@@ -528,6 +532,7 @@ impl<'a> Configured<'a> {
         let forge = stack.ports.forge();
         DesiredStack {
             classes: self.classes.borrow().clone(),
+            are_classes_known: self.config.borrow().is_some(),
             parameters: Parameters::default(),
             tokens_every: tokens_every(forge, None),
             reads_runs: forge.reads(),

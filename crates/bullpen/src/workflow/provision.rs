@@ -23,10 +23,11 @@ use super::progress::Progress;
 use super::{Failure, Loaded, exit_of, fresh_name, load, run_command};
 use crate::exit::Exit;
 use crate::inputs::{
-    self, Environment, OutputFiles, ProvisionArgs, ProvisionInputs, Scope, UsageError, files,
+    self, CommonInputs, Environment, OutputFiles, ProvisionArgs, ProvisionInputs, Scope,
+    UsageError, files,
 };
 use crate::render;
-use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan, runner_program};
+use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan};
 use crate::signals::{EndSignal, Signals};
 use crate::table::count;
 
@@ -74,7 +75,7 @@ impl Command for ProvisionCommand<'_> {
         let is_untrusted = has_untrusted_code(environment, config);
         let only_unused = is_untrusted.then_some(OnlyUnused::UntrustedCode);
         let request = Request { only_unused, ..request(&inputs, &runtime, config)? };
-        require_runner_program(&inputs)?;
+        require_scope_and_program(&inputs.common)?;
         require_lasting_credential(&inputs, &runtime)?;
         let workflow = environment.get("GITHUB_REPOSITORY").map(String::as_str);
         let scope = inputs.common.github.scope.as_ref();
@@ -145,18 +146,12 @@ fn group<'c>(
 
 /// Refuses inputs without a scope or a runner program: no machine can be launched without them, and
 /// idle machines may not be enough.
-fn require_runner_program(inputs: &ProvisionInputs) -> Result<(), UsageError> {
-    let github = &inputs.common.github;
-    if github.scope.is_none() {
+fn require_scope_and_program(common: &CommonInputs) -> Result<(), UsageError> {
+    if common.github.scope.is_none() {
         let line = "--repository: not given; give OWNER/NAME, or an organisation";
         return Err(UsageError::new(line));
     }
-    let is_here = inputs.common.stack.is_on_this_machine();
-    if is_here && runner_program(github, std::path::Path::new("")).is_none() {
-        let line = "--runner-dir: not given; give the directory of an unpacked actions runner";
-        return Err(UsageError::new(line));
-    }
-    Ok(())
+    runtime::require_runner_program(common)
 }
 
 /// Refuses ephemeral runners without a lasting credential: each job uses up a runner, and only such

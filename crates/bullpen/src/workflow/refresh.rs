@@ -101,6 +101,7 @@ fn desired<P: Ports<Forge = GithubAccess>>(
     let forge = runtime.stack.ports.forge();
     DesiredStack {
         classes: inputs.classes.clone().unwrap_or_else(|| runtime.classes.clone()),
+        are_classes_known: true,
         parameters,
         tokens_every: tokens_every(forge, inputs.token_refresh),
         reads_runs: forge.reads(),

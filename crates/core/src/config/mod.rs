@@ -34,6 +34,9 @@ pub use stack::Stack;
 
 use finding::Findings;
 
+/// The code of the finding about a file without a word. `lint` warns of it, and the service keeps its
+/// last good configuration.
+pub const EMPTY_FILE: &str = "empty-file";
 /// The largest `runs-on.yml`: GitHub's API serves files up to this size unabridged.
 pub const RUNS_ON_BYTES_MAX: usize = 1024 * 1024;
 /// The largest `bullpen.toml`: ten times the default file, which documents every key.

@@ -194,7 +194,7 @@ fn empty(findings: &mut Findings) -> Option<Node> {
     if findings.any() {
         return None;
     }
-    findings.warning(TextPosition::START, "empty-file", "the file says nothing");
+    findings.warning(TextPosition::START, super::EMPTY_FILE, "the file says nothing");
     Some(Node::new(TextPosition::START, Value::Map(Vec::new())))
 }
 

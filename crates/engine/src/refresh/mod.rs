@@ -40,6 +40,9 @@ const VISIBILITY: Duration = Duration::from_secs(30);
 pub struct DesiredStack {
     /// The classes that have a queue.
     pub classes: Vec<RunnerClass>,
+    /// Whether these are all classes. A process that could not read its configuration yet removes no
+    /// queue.
+    pub are_classes_known: bool,
     /// The parameters that this command sets.
     pub parameters: Parameters,
     /// How old kept tokens may become; `None` to keep no tokens.
@@ -229,7 +232,8 @@ async fn queues<P: Ports>(stack: &Stack<P>, desired: &DesiredStack) -> Result<Ve
             Err(fault) => failed = Some(fault),
         }
     }
-    for class in known.difference(&wanted) {
+    let removed = known.difference(&wanted).filter(|_| desired.are_classes_known);
+    for class in removed {
         let idle = retry_until(stack, until, || stack.ports.ledger().idle_in(class)).await?;
         let idle = stack.readable(idle);
         if !idle.is_empty() {

@@ -295,6 +295,7 @@ pub(super) fn class(
 pub(super) fn desired(classes: &[RunnerClass]) -> DesiredStack {
     DesiredStack {
         classes: classes.to_vec(),
+        are_classes_known: true,
         parameters: Parameters::default(),
         tokens_every: Some(Duration::from_secs(30 * 60)),
         reads_runs: true,
