@@ -186,5 +186,11 @@ fn run(command: Command) -> ExitCode {
         Command::StandInRunner(args) => return stand_in_runner::run(args),
         Command::Supervise(args) => supervise::run(&args),
     };
-    exit.into()
+    match render::lost() {
+        None => exit.into(),
+        Some(error) => {
+            render::error(&format!("could not write the output: {error}"), None);
+            if exit == Exit::Done { Exit::Failed.into() } else { exit.into() }
+        }
+    }
 }

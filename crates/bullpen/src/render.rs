@@ -1,30 +1,50 @@
 //! The only module that prints: data to stdout, messages to stderr.
 //!
 //! It escapes foreign names (`bullpen_core::printable`), so that a line stays one line and no text
-//! controls the terminal. It ignores a closed pipe, because a reader such as `head` may stop early.
+//! controls the terminal. It ignores a closed pipe, because a reader such as `head` may stop early; the
+//! command fails if data could not be written for another reason.
 //!
 //! Not here: the texts.
 
 use std::io::{self, Write as _};
+use std::sync::{Mutex, PoisonError};
 
 use bullpen_core::printable;
 
 use crate::table::{self, Column};
 
+/// Why data was lost, if any was.
+static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Why data that this process printed was lost; nothing if all of it was written, or if its reader
+/// stopped.
+pub(crate) fn lost() -> Option<io::Error> {
+    note(io::stdout().flush());
+    LOST.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+fn note(written: io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        *LOST.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+}
+
 /// Prints a line of data.
 pub(crate) fn data(line: &str) {
-    let _ = writeln!(io::stdout(), "{}", printable::one_line(line));
+    note(writeln!(io::stdout(), "{}", printable::one_line(line)));
 }
 
 /// Prints several lines of data. The caller has escaped line breaks in names.
 pub(crate) fn page(text: &str) {
-    let _ = writeln!(io::stdout(), "{}", printable::page(text));
+    note(writeln!(io::stdout(), "{}", printable::page(text)));
 }
 
 /// Prints a table that fits the terminal.
 pub(crate) fn table<const N: usize>(columns: &[Column; N], rows: &[[String; N]]) {
     for line in table::lines(columns, rows, width()) {
-        let _ = writeln!(io::stdout(), "{line}");
+        note(writeln!(io::stdout(), "{line}"));
     }
 }
 
@@ -37,7 +57,7 @@ fn width() -> usize {
 
 /// Prints JSON, escaped so that it keeps its meaning and is safe on a terminal.
 pub(crate) fn json(text: &str) {
-    let _ = writeln!(io::stdout(), "{}", printable::json(text));
+    note(writeln!(io::stdout(), "{}", printable::json(text)));
 }
 
 /// Prints a message of one line.

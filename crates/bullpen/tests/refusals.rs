@@ -76,3 +76,48 @@ fn no_command_waits_for_a_pipe() {
         assert_ne!(output.status.code(), Some(0), "{line}");
     }
 }
+
+/// Data that cannot be written is a failure; a reader that stops early is none.
+#[test]
+fn lost_output_is_a_failure() {
+    let place = place();
+    for line in [
+        "labels parse --config good.yml runs-on=1/runner=small",
+        "--version",
+        "lint --format json good.yml",
+    ] {
+        let shell = |to: &str| {
+            let script = format!("{} {line} {to}; exit $?", env!("CARGO_BIN_EXE_bullpen"));
+            let shell = Command::new("sh").args(["-c", &script]).current_dir(place.path()).output();
+            shell.expect("it runs")
+        };
+        let full = shell(">/dev/full");
+        assert_eq!(full.status.code(), Some(1), "{line}: {full:?}");
+        assert_eq!(shell(">/dev/null").status.code(), Some(0), "{line}");
+        assert_eq!(shell("| true").status.code(), Some(0), "{line}");
+    }
+}
+
+#[test]
+fn a_state_belongs_to_its_stack() {
+    let place = place();
+    for name in ["one", "other"] {
+        let text = format!("[stack]\nname = \"{name}\"\n[process-fleet]\ncapacity = 2\n");
+        std::fs::write(place.path().join(format!("{name}.toml")), text).expect("a file");
+    }
+    let with = |command: &str, name: &str| {
+        let output = bullpen(place.path(), &format!("{command} --stack {name}.toml"));
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let begin =
+        "refresh --repository acme/app --github-token-file token --api-url http://127.0.0.1:1";
+    with(begin, "one");
+    assert_eq!(with("status", "one").0, Some(0));
+    for command in ["status", "destroy --yes", begin] {
+        let (code, talk) = with(command, "other");
+        assert_eq!(code, Some(64), "{command}: {talk}");
+        assert!(talk.contains("belongs to the stack one, not to other"), "{command}: {talk}");
+    }
+    assert_eq!(with("destroy --yes", "one").0, Some(0));
+    assert!(!place.path().join("state").exists());
+}

@@ -6,7 +6,7 @@
 //! Not here: the commands (`workflow`), or reading inputs (`inputs`).
 
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::future::pending;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -280,6 +280,7 @@ pub(crate) async fn run<C: Command>(
 /// Builds the runtime of the embedded engine; makes no calls.
 pub(crate) async fn build(plan: &RuntimePlan<'_>) -> Result<Runtime, RuntimeError> {
     let state = make_state(&plan.common.stack.state)?;
+    require_own_state(&state, &plan.file.name)?;
     let clock = Arc::new(SystemClock::new());
     let ledger = SqliteLedger::open(&state.join("ledger.db"), Arc::clone(&clock))?;
     let queues = SqliteQueues::beside(&ledger)?;
@@ -294,6 +295,9 @@ pub(crate) async fn build(plan: &RuntimePlan<'_>) -> Result<Runtime, RuntimeErro
     let runtime = assemble(plan, stores, clock, (base, Reading::Kept), fleet).await?;
     Ok(Runtime { stores: watches, ..runtime })
 }
+
+/// The file of a state directory that names its stack.
+pub(crate) const OWNER_FILE: &str = "stack";
 
 /// What building a runtime reads from the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -386,6 +390,28 @@ fn make_state(path: &Path) -> Result<PathBuf, RuntimeError> {
     let path = path.canonicalize().map_err(failed)?;
     check_private(&path)?;
     Ok(path)
+}
+
+/// Refuses a state directory of another stack: its machines and runners have that stack's name, and no
+/// process of this one would ever find them.
+fn require_own_state(state: &Path, stack: &str) -> Result<(), RuntimeError> {
+    let path = state.join(OWNER_FILE);
+    let failed = |source| RuntimeError::State { path: path.clone(), source };
+    let owner = match fs::read_to_string(&path) {
+        Ok(owner) => owner,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(error)),
+    };
+    match owner.trim() {
+        // A crash while the file was written left it empty.
+        "" => fs::write(&path, format!("{stack}\n")).map_err(failed),
+        owner if owner == stack => Ok(()),
+        owner => Err(RuntimeError::Usage(UsageError::new(format!(
+            "--state: {} belongs to the stack {owner}, not to {stack}; name another directory, or the \
+             stack's own bullpen.toml",
+            state.display()
+        )))),
+    }
 }
 
 /// Reads the stack's documents; retries while the store is unavailable.

@@ -24,7 +24,7 @@ mod aws;
 /// The wait for machines that are processes.
 const PROCESSES: Wait = Wait { within: Duration::from_secs(60), every: Duration::from_millis(200) };
 /// Our entries of a state directory. `destroy` leaves every other entry alone.
-const OURS: [&str; 4] = ["ledger.db", "mailbox.db", "machines", "wake"];
+const OURS: [&str; 5] = ["ledger.db", "mailbox.db", "machines", "wake", runtime::OWNER_FILE];
 
 /// How long to wait until machines are gone, and how often to check.
 #[derive(Clone, Copy, Debug)]
