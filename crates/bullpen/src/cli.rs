@@ -12,8 +12,8 @@ use crate::inputs::{CommonArgs, ProvisionArgs, RefreshArgs, ReleaseArgs, StackAr
 #[cfg(feature = "aws")]
 use crate::policies;
 use crate::{
-    agent, demo, doctor, explain, explore, inputs, labels, lint, log, pools, render, serve, sim,
-    stand_in, stand_in_runner, supervise, workflow,
+    agent, demo, doctor, explain, explore, inputs, jobs, labels, lint, log, pools, render, serve,
+    sim, stand_in, stand_in_runner, supervise, workflow,
 };
 
 #[cfg(test)]
@@ -90,6 +90,10 @@ enum Command {
     /// Inspect the ledger
     #[command(subcommand)]
     Ledger(LedgerCommand),
+    /// Show the jobs that wait and run, and what each waits for
+    ///
+    /// Reads the ledger only, whether or not the service runs.
+    Jobs(jobs::JobsArgs),
     /// Show why a job waited, where it is, and what happens next
     ///
     /// Reads the ledger only, whether or not the service runs. Exits with 1 if the ledger does not
@@ -178,6 +182,7 @@ fn run(command: Command) -> ExitCode {
         #[cfg(feature = "aws")]
         Command::Policies(args) => policies::policies(&args),
         Command::Ledger(LedgerCommand::Verify(args)) => workflow::ledger_verify(&args),
+        Command::Jobs(args) => jobs::jobs(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Sim(SimCommand::Run(args)) => sim::run(&args),
         Command::Sim(SimCommand::Explore(args)) => explore::run(&args),

@@ -115,6 +115,16 @@ pub(crate) async fn explain_job<P: Ports>(
     id: &JobId,
 ) -> Result<Option<(Job, Explanation)>, Fault> {
     let Some((row, job)) = row(stack, id).await? else { return Ok(None) };
+    let explanation = explain_row(stack, &row, &job).await?;
+    Ok(Some((job, explanation)))
+}
+
+/// The explanation of a job whose row was read.
+pub(crate) async fn explain_row<P: Ports>(
+    stack: &Stack<P>,
+    row: &JobRow,
+    job: &Job,
+) -> Result<Explanation, Fault> {
     // The machine that it runs on may be another job's.
     let runs_on = job.runs_on().filter(|_| !job.is_over());
     let record = match runs_on.or_else(|| job.keeps().map(|held| &held.instance)) {
@@ -130,9 +140,9 @@ pub(crate) async fn explain_job<P: Ports>(
         ReportRead::Unreadable(why) => (None, Some(why)),
         ReportRead::Read(report) => (Some(report), None),
     };
-    let set_aside = aside::note_of(stack, id).await?;
-    let explanation = explained(&ExplainInput {
-        job: &job,
+    let set_aside = aside::note_of(stack, &job.id).await?;
+    Ok(explained(&ExplainInput {
+        job,
         next_look: row.next_look,
         forget_at: row.forget_at,
         record: record.as_ref(),
@@ -141,8 +151,7 @@ pub(crate) async fn explain_job<P: Ports>(
         set_aside: set_aside.as_ref(),
         now: stack.now(),
         limits: &stack.limits,
-    });
-    Ok(Some((job, explanation)))
+    }))
 }
 
 #[cfg(test)]

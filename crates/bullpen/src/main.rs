@@ -17,6 +17,7 @@ mod exit;
 mod explain;
 mod explore;
 mod inputs;
+mod jobs;
 mod labels;
 mod lint;
 mod log;

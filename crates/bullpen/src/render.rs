@@ -6,7 +6,7 @@
 //!
 //! Not here: the texts.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
 
 use bullpen_core::printable;
@@ -46,6 +46,16 @@ pub(crate) fn table<const N: usize>(columns: &[Column; N], rows: &[[String; N]])
     for line in table::lines(columns, rows, width()) {
         note(writeln!(io::stdout(), "{line}"));
     }
+}
+
+/// Whether a person reads the data on a terminal.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Sends a terminal its control characters.
+pub(crate) fn screen(control: &'static str) {
+    note(write!(io::stdout(), "{control}"));
 }
 
 /// The columns of the terminal that shows the data.

@@ -9,9 +9,7 @@ use bullpen_core::instance::{Owner, Record};
 use bullpen_core::invariants::jobs::{JobsSnapshot, on_jobs};
 use bullpen_core::invariants::{Invariant, StackSnapshot, Violation, on_world};
 use bullpen_core::job::Job;
-use bullpen_core::ports::{
-    Fault, Forge as _, ItemKind, JobRow, Ledger as _, Ports, Runner, Unreadable,
-};
+use bullpen_core::ports::{Fault, Forge as _, JobRow, Ledger as _, Ports, Runner};
 use bullpen_engine::Stack;
 use bullpen_engine::reconcile::{live_records, open_intents};
 use futures_util::stream::{self, StreamExt as _};
@@ -21,6 +19,7 @@ use super::status::{inspect, must_exist};
 use super::{Failure, Loaded, load, run_command};
 use crate::exit::Exit;
 use crate::inputs::{CommonArgs, CommonInputs, Environment, files};
+use crate::jobs::decoded;
 use crate::render;
 use crate::runtime::{self, Command, GithubAccess, Runtime, RuntimePlan};
 use crate::table::count;
@@ -189,13 +188,8 @@ async fn at_once<T>(reads: impl Iterator<Item = impl Future<Output = T>>) -> Vec
 
 /// Keeps a row that this version can read.
 fn note<P: Ports>(stack: &Stack<P>, row: Option<JobRow>, jobs: &mut BTreeMap<JobId, Job>) {
-    let Some(row) = row else { return };
-    match Job::decode(&row.body) {
-        Ok(job) => drop(jobs.insert(job.id.clone(), job)),
-        Err(error) => {
-            let bad = Unreadable::of(ItemKind::Row, &row.job, &row.body, error);
-            stack.unreadable_items.note(&bad);
-        }
+    if let Some((_, job)) = row.and_then(|row| decoded(stack, row)) {
+        jobs.insert(job.id.clone(), job);
     }
 }
 

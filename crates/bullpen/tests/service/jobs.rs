@@ -180,3 +180,39 @@ async fn doubled_and_reversed_webhooks_change_nothing() {
     assert_eq!(std::fs::read_to_string(ran).expect("they ran").lines().count(), 4);
     world.quiet().await;
 }
+
+/// `bullpen jobs` shows what runs and what waits for a machine, and nothing that is over.
+#[tokio::test]
+async fn jobs_are_listed_until_they_are_over() {
+    let world = World::new().await;
+    let _served = world.serve().await;
+    let script = world.gated("all");
+    let jobs: Vec<u64> = (0..10).map(|_| world.job(OWN_RUN, &script)).collect();
+    let listed = until("every job in the list", async || {
+        let told = world.run("jobs --json").await.json();
+        (told["jobs"].as_array().map(Vec::len) == Some(jobs.len())).then_some(told)
+    })
+    .await;
+    let told = &listed["jobs"][0];
+    assert_eq!(told["lane"], "class/small", "{told}");
+    assert_eq!(told["explanation"]["repository"], "acme/app");
+    assert_eq!(listed["more"], 0);
+    let one = world.run("jobs --limit 1").await;
+    one.exits(0);
+    assert!(one.talk.contains("9 more are not shown"), "{one:?}");
+    assert_eq!(one.data.lines().count(), 2, "a heading and a job: {one:?}");
+    let none = |line: &'static str| {
+        let world = &world;
+        async move { world.run(line).await.json()["jobs"].clone() }
+    };
+    assert_eq!(none("jobs --of acme/other --json").await, serde_json::json!([]));
+    assert_eq!(none("jobs --pool ci --json").await, serde_json::json!([]));
+    world.open("all");
+    for job in jobs {
+        world.settled(job).await;
+    }
+    until("an empty list", async || {
+        (none("jobs --json").await == serde_json::json!([])).then_some(())
+    })
+    .await;
+}
