@@ -19,12 +19,11 @@ use bullpen_core::job::{self, fair::FairQueue};
 use bullpen_core::ports::Ports;
 use bullpen_core::time::Timestamp;
 
-use tokio::sync::Notify;
-
 use self::recent::Recent;
 use github_cache::GithubCache;
 
 use crate::Stack;
+use crate::pools::Requests;
 
 mod active;
 pub mod aside;
@@ -84,8 +83,9 @@ pub struct Service<'a, P, J> {
     announced_lanes: Mutex<Recent<String>>,
     /// Answers of GitHub that are used again.
     github_cache: Mutex<GithubCache>,
-    /// Wakes the pool keeper after a job took a machine of a pool, or the settings changed.
-    pools: Notify,
+    /// Has the pool keeper look at a pool of which a job took a machine, and at all pools after the
+    /// settings changed.
+    pools: Requests,
     ending: run::Shutdown,
 }
 
@@ -100,7 +100,7 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
         let announced_lanes = Mutex::new(Recent::new(job::capacity::NOTED_EVERY));
         stack.share(settings.sharing());
         let settings = Mutex::new(Arc::new(settings));
-        let pools = Notify::new();
+        let pools = Requests::default();
         Self {
             stack,
             forge,
@@ -131,7 +131,7 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
     /// Replaces the settings. The next sweep routes the rows that waited for them.
     pub fn configure(&self, settings: JobSettings) {
         self.stack.share(settings.sharing());
-        self.pools.notify_one();
+        self.pools.look_at_all();
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 

@@ -247,10 +247,9 @@ async fn keep_pools<P: Ports, J>(service: &Service<'_, P, J>) {
     // A wrong clock would replace every machine for its age: another process keeps the pools.
     let is_right = || service.stack.clock_error().is_none();
     let configured = || is_right().then(|| service.settings().blueprints())?;
-    let woken = async || service.pools.notified().await;
     let tell = |kept: &pools::CycleReport| (service.watch)(&ServiceEvent::Kept(kept.clone()));
     let keeping = on_and_on(service, "pools", async || {
-        pools::keep(service.stack, &leases, configured, woken, &tell).await
+        pools::keep(service.stack, &leases, configured, &service.pools, &tell).await
     });
     tokio::select! {
         biased;

@@ -87,6 +87,11 @@ impl LedgerModel {
         locked(&self.state).pool_listings
     }
 
+    /// Every listing of this pool fails with this fault, until `None`.
+    pub fn fail_listings_of(&self, pool: Option<(PoolName, Fault)>) {
+        locked(&self.state).unlistable = pool;
+    }
+
     /// All records, tombstones included, and all intents with an outstanding reservation.
     pub fn snapshot(&self) -> (Vec<Record>, Vec<Intent>) {
         locked(&self.state).snapshot()
@@ -239,10 +244,13 @@ impl Ledger for LedgerModel {
     async fn standing_by(&self, pool: &PoolName) -> Result<Listing<Record>, Fault> {
         let pool = pool.clone();
         self.ask(move |state, now| {
+            if let Some((_, fault)) = state.unlistable.as_ref().filter(|(of, _)| *of == pool) {
+                return Err(fault.clone());
+            }
             let found = state.standing_by(now, &pool);
-            state.listed(ItemKind::Record, found, |record| record.id.clone())
+            Ok(state.listed(ItemKind::Record, found, |record| record.id.clone()))
         })
-        .await
+        .await?
     }
 
     async fn due(&self, before: Timestamp, after: Option<&str>) -> Result<Page<Record>, Fault> {
