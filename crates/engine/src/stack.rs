@@ -3,7 +3,7 @@
 //! Not here: building one (the `bullpen` command does).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -65,6 +65,7 @@ pub struct Stack<P> {
     witnesses: Witnesses,
     condemned: CondemnedMachines,
     kept_wakes: KeptWakes,
+    rows_stored: AtomicU64,
     allowance: Mutex<Allowance>,
     sharing: Mutex<BTreeSet<PoolName>>,
     batches: Batches,
@@ -100,6 +101,7 @@ impl<P: Ports> Stack<P> {
             witnesses: Witnesses::default(),
             condemned: CondemnedMachines::default(),
             kept_wakes: KeptWakes::default(),
+            rows_stored: AtomicU64::new(0),
             allowance,
             sharing: Mutex::default(),
             batches: Batches::default(),
@@ -195,6 +197,16 @@ impl<P: Ports> Stack<P> {
     /// The machines that this process condemned.
     pub(crate) const fn condemned(&self) -> &CondemnedMachines {
         &self.condemned
+    }
+
+    /// Counts a job row that this process stored.
+    pub(crate) fn note_row_stored(&self) {
+        self.rows_stored.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many job rows this process has stored.
+    pub(crate) fn rows_stored(&self) -> u64 {
+        self.rows_stored.load(Ordering::Relaxed)
     }
 
     /// The wake-ups that no queue took.

@@ -130,8 +130,9 @@ pub(super) fn set_aside(job: &JobId, note: &SetAside) -> Check {
     let SetAside { what, times, .. } = note;
     Check::warning(
         format!("job {job}"),
-        format!("set aside after {times} panics of the service: {what}"),
-        "it ends at its deadline; a restarted process tries it again; please report the message",
+        format!("set aside after {times} failures of the service: {what}"),
+        "the service tries it again every quarter of an hour (`set-aside-for`), and gives it up at its \
+         deadline; please report the message",
     )
 }
 

@@ -197,11 +197,10 @@ impl Metrics {
         known.register("items_unreadable", help, self.unreadable_items.clone());
         let help = "Panics that ended one task of the process, by its kind";
         known.register("defects", help, self.defects.clone());
-        let help =
-            "Rows that this process set aside, because a defect made it panic again and again";
+        let help = "Rows that this process set aside, because it failed at them again and again";
         known.register("rows_set_aside", help, self.set_aside.clone());
         let help =
-            "By how much this machine's clock is ahead of GitHub's, at least; negative: behind";
+            "By how much this machine's clock is ahead of the service's whose answers date it, at least; negative: behind";
         known.register("clock_ahead_seconds", help, self.clock_ahead.clone());
         let help = "Calls to GitHub by purpose, and whether they counted towards its hourly limit";
         known.register("github_calls", help, self.github_calls.clone());

@@ -73,8 +73,8 @@ pub struct Service<'a, P, J> {
     watch: ServiceObserver<'a>,
     settings: Mutex<Arc<JobSettings>>,
     turns: Mutex<FairQueue>,
-    /// Panics of this process about rows.
-    panics: aside::PanicCounts,
+    /// Failures of this process at rows.
+    failed_rows: aside::FailedRows,
     /// Jobs that a worker of this process has, so that no other worker of it takes them.
     under_way: Mutex<BTreeSet<JobId>>,
     /// Repositories that this process noted as active lately.
@@ -107,7 +107,7 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
             watch,
             settings,
             turns,
-            panics: aside::PanicCounts::default(),
+            failed_rows: aside::FailedRows::default(),
             under_way,
             active_repositories,
             announced_lanes,

@@ -43,6 +43,11 @@ pub(crate) const BUGS: &[TestBug] = &[
         test: defects::a_row_that_panics_is_set_aside,
     },
     TestBug {
+        name: "outages-bury-rows",
+        mistake: "a process sets rows aside for faults of a store that stores no row at all",
+        test: defects::an_outage_sets_no_row_aside,
+    },
+    TestBug {
         name: "clocks-are-believed",
         mistake: "a process with a clock that is hours off judges ages and gives jobs their deadlines",
         test: clocks::a_wrong_clock_ends_no_machine_and_no_job,

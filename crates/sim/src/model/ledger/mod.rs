@@ -92,6 +92,11 @@ impl LedgerModel {
         locked(&self.state).unlistable = pool;
     }
 
+    /// Every change of such a stored row fails for good.
+    pub fn fail_row_changes(&self, fails: impl Fn(&JobId) -> bool + Send + 'static) {
+        locked(&self.state).fails_row = Some(Box::new(fails));
+    }
+
     /// All records, tombstones included, and all intents with an outstanding reservation.
     pub fn snapshot(&self) -> (Vec<Record>, Vec<Intent>) {
         locked(&self.state).snapshot()
@@ -162,11 +167,7 @@ impl LedgerModel {
             state.checked(kind, key, ())?;
             Ok(effect(state, now))
         };
-        match self.trip(checked).await {
-            Reply::Answered(Ok(written)) => Ok(written),
-            Reply::Answered(Err(fault)) | Reply::Refused(fault) => Err(fault),
-            Reply::Lost => Ok(Written::Unknown),
-        }
+        settled(self.trip(checked).await)
     }
 
     async fn ask<T: Send + 'static>(
@@ -183,6 +184,15 @@ impl LedgerModel {
     ) -> Result<T, Fault> {
         let lag = lag(&self.wire);
         self.ask(move |state, now| effect(state, now.before(lag))).await
+    }
+}
+
+/// The answer to a write that the ledger may refuse.
+fn settled<T>(reply: Reply<Result<Written<T>, Fault>>) -> Result<Written<T>, Fault> {
+    match reply {
+        Reply::Answered(Ok(written)) => Ok(written),
+        Reply::Answered(Err(fault)) | Reply::Refused(fault) => Err(fault),
+        Reply::Lost => Ok(Written::Unknown),
     }
 }
 
@@ -341,10 +351,15 @@ impl Ledger for LedgerModel {
         row: &JobRow,
     ) -> Result<Written<JobRow>, Fault> {
         let row = row.clone();
-        self.write_over(ItemKind::Row, row.job.to_string(), move |state, now| {
-            state.write_row(now, seen, row)
-        })
-        .await
+        self.wire.writes_to("ledger");
+        let reply = self.trip(move |state, now| {
+            state.checked(ItemKind::Row, &row.job, ())?;
+            if seen.is_some() && state.fails_row.as_ref().is_some_and(|fails| fails(&row.job)) {
+                return Err(Fault::Unclassified("a planned fault".to_owned()));
+            }
+            Ok(state.write_row(now, seen, row))
+        });
+        settled(reply.await)
     }
 
     async fn waiting_repositories(&self, lane: &str) -> Result<Vec<Repository>, Fault> {
