@@ -9,15 +9,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bullpen_core::claim::Silence;
+use bullpen_core::claim::{Silence, Watch};
 use bullpen_core::creation::Intent;
 use bullpen_core::ids::{InstanceId, IntentId};
 use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Record};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
+use bullpen_core::mailbox::Report;
 use bullpen_core::ports::{
     Clock, Fault, Ledger, Listing, Machine, MachineState, Ports, Unreadable, Written,
 };
-use bullpen_core::presence::{Presence, is_silent};
+use bullpen_core::presence::Presence;
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
@@ -105,14 +106,11 @@ async fn look_for<'r, P: Ports>(
     }
     let first = reports::of_each(stack, &missing, patience(stack)).await?;
     stack.ports.clock().sleep(stack.limits.heartbeat_stale).await;
-    let last = reports::of_each(stack, &missing, patience(stack)).await?;
-    let now = stack.now();
-    let watched = missing.into_iter().zip(first.iter().zip(&last));
-    let silent = watched
-        .filter(|(_, (first, last))| is_silent(first.as_ref(), last.as_ref(), now, &stack.limits));
     // If other agents are silent too, the way to the mailbox is gone, and silence proves nothing.
-    let judged = at_once(silent.map(|(record, _)| record), async |record: &'r Record| {
-        (record, silence::judge(stack, record).await)
+    let watched = missing.into_iter().zip(&first);
+    let judged = at_once(watched, async |(record, first): (&'r Record, &Option<Report>)| {
+        let watch = Watch::Since(first.as_ref());
+        (record, silence::judge_watched(stack, record, watch).await)
     });
     let own = judged
         .await
