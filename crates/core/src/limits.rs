@@ -76,6 +76,10 @@ pub const BOOT_FAILURES_MAX: usize = 3;
 pub const QUARANTINE: Duration = mins(5);
 /// The longest such pause: the cause may lie outside and have been repaired.
 pub const QUARANTINE_MAX: Duration = hours(1);
+/// How long a process leaves a machine alone that the cloud denies to end; doubles with each denial.
+pub const DENIED_PAUSE: Duration = secs(30);
+/// The longest such pause: the machine costs money, and its operator may have lifted the protection.
+pub const DENIED_PAUSE_MAX: Duration = mins(10);
 
 /// Makes [`Limits`], its defaults and the table of its numbers from one entry for each. The first word
 /// is the key in `bullpen.toml`; what is said of a number here is said in `config.default.toml` and in
@@ -224,6 +228,9 @@ limits! {
     "find" find: duration = secs(60);
     /// How often the service reaps, reconciles and advertises again.
     "upkeep" upkeep: duration = secs(30);
+    /// How often a process lists GitHub's runners, to remove those that belong to no machine. Each time
+    /// costs calls of GitHub's hour.
+    "list-runners" list_runners: duration = mins(2);
     /// How often the service checks whether the configuration has changed.
     "configuration" configuration: duration = secs(30);
     /// How long a process that is asked to end goes on with its unfinished work. Container runtimes

@@ -258,11 +258,11 @@ async fn end_orphans<P: Ports>(stack: &Stack<P>, found: &[Orphan<'_>]) -> Result
     let (mut ended, mut failed) = (0, None);
     for (machine, recorded) in found {
         match recorded {
-            Ok(Recorded::Never { .. }) => {
+            Ok(Recorded::Never { .. }) if stack.may_end(&machine.id) => {
                 tracing::warn!(instance_id = %machine.id, "ending machine without a record");
                 orphans.push(machine.id.clone());
             }
-            Ok(Recorded::Live | Recorded::NotYet) => {}
+            Ok(Recorded::Live | Recorded::NotYet | Recorded::Never { .. }) => {}
             Err(fault) => failed = Some(fault.clone()),
         }
     }
@@ -270,7 +270,12 @@ async fn end_orphans<P: Ports>(stack: &Stack<P>, found: &[Orphan<'_>]) -> Result
         let until = patience(stack);
         match retry_until(stack, until, async || stack.fleet().terminate(batch).await).await {
             Ok(()) => ended += batch.len(),
-            Err(fault) => failed = Some(fault),
+            Err(fault) => {
+                if matches!(fault, Fault::Denied(_)) {
+                    batch.iter().for_each(|id| stack.note_denied(id));
+                }
+                failed = Some(fault);
+            }
         }
     }
     failed.map_or(Ok(ended), Err)

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bullpen_core::class::RunnerClass;
 use bullpen_core::clock_witness::{ClockError, ClockWitness};
 use bullpen_core::creation::{Ceiling, Shortages};
+use bullpen_core::denied::DeniedEnds;
 use bullpen_core::ids::{
     ClassName, Generation, ImageName, InstanceId, PoolName, QueueName, RunnerName, SpecHash,
 };
@@ -62,6 +63,7 @@ pub struct Stack<P> {
     pub clock: ClockWitness,
     has_told_clock: AtomicBool,
     shortages: Mutex<Shortages>,
+    denied_ends: Mutex<DeniedEnds>,
     witnesses: Witnesses,
     condemned: CondemnedMachines,
     kept_wakes: KeptWakes,
@@ -98,6 +100,7 @@ impl<P: Ports> Stack<P> {
             clock: ClockWitness::default(),
             has_told_clock: AtomicBool::new(false),
             shortages: Mutex::default(),
+            denied_ends: Mutex::default(),
             witnesses: Witnesses::default(),
             condemned: CondemnedMachines::default(),
             kept_wakes: KeptWakes::default(),
@@ -217,6 +220,21 @@ impl<P: Ports> Stack<P> {
     /// The reports that say whether other agents are silent too.
     pub(crate) const fn witnesses(&self) -> &Witnesses {
         &self.witnesses
+    }
+
+    /// The machines that the cloud denied this process to end.
+    pub fn denied_ends(&self) -> MutexGuard<'_, DeniedEnds> {
+        self.denied_ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process may ask the cloud now to end this machine.
+    pub(crate) fn may_end(&self, id: &InstanceId) -> bool {
+        self.denied_ends().may_ask(id, self.ports.clock().monotonic())
+    }
+
+    /// Notes that the cloud denied to end this machine.
+    pub(crate) fn note_denied(&self, id: &InstanceId) {
+        self.denied_ends().note(id, self.ports.clock().monotonic());
     }
 
     /// The cloud's recent shortages.
