@@ -60,6 +60,10 @@ impl RowFailures {
         now: Duration,
         limits: &Limits,
     ) -> Option<u32> {
+        if self.is_set_aside(now, limits) {
+            // Only an attempt counts, and this one was none.
+            return None;
+        }
         let is_the_stores = failure == RowFailure::Fault && self.times > 0 && stored == self.stored;
         if is_the_stores && !sabotage!("outages-bury-rows") {
             return None;
@@ -140,6 +144,8 @@ mod tests {
         }
         assert_eq!(fail(Duration::ZERO), Some(LIMITS.set_aside_after));
         assert!(failures.is_set_aside(Duration::ZERO, &LIMITS));
+        let nearly = lasts / 2;
+        assert_eq!(failures.note(RowFailure::Panic, 0, nearly, &LIMITS), None, "it is left alone");
         assert!(!failures.is_set_aside(lasts, &LIMITS));
         assert!(failures.note(RowFailure::Panic, 0, lasts, &LIMITS).is_some());
         assert!(failures.is_set_aside(lasts, &LIMITS));
