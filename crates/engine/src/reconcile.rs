@@ -272,7 +272,9 @@ async fn end_orphans<P: Ports>(stack: &Stack<P>, found: &[Orphan<'_>]) -> Result
             Ok(()) => ended += batch.len(),
             Err(fault) => {
                 if matches!(fault, Fault::Denied(_)) {
-                    batch.iter().for_each(|id| stack.note_denied(id));
+                    for id in batch {
+                        stack.note_denied(id);
+                    }
                 }
                 failed = Some(fault);
             }

@@ -97,7 +97,7 @@ fn thousands_of_leases_make_few_lines_and_few_calls_at_once() {
             let takes_time =
                 Weather { latency_max: Duration::from_millis(2), ..Weather::default() };
             let first = sim.keeper("first");
-            first.wire.set_weather(takes_time.clone());
+            first.wire.set_weather(takes_time);
             live(MINUTE, sim.keeping(&first)).await;
             let held = first.wire.writes()["leases"];
             assert!(held > POOLS as u64, "all are taken, and renewed: {held}");
@@ -107,7 +107,7 @@ fn thousands_of_leases_make_few_lines_and_few_calls_at_once() {
             // The store refuses everything: neither renewing nor taking a lease works.
             let second = sim.keeper("second");
             let refused = Weather { refuse: 1_000, ..takes_time };
-            first.wire.set_weather(refused.clone());
+            first.wire.set_weather(refused);
             second.wire.set_weather(refused);
             let keeping = async {
                 let (never, _) = tokio::join!(sim.keeping(&first), sim.keeping(&second));
