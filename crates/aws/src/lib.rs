@@ -11,6 +11,7 @@ mod batch;
 #[cfg(feature = "ec2")]
 pub mod boot;
 pub mod config;
+pub mod dated;
 #[cfg(feature = "ec2")]
 pub mod doctor;
 #[cfg(feature = "ec2")]

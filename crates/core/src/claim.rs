@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 
 mod silence;
 
-pub use silence::Silence;
+pub use silence::{Silence, Watch};
 
 /// How a machine failed its check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

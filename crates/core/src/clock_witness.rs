@@ -15,57 +15,72 @@ use crate::time::Timestamp;
 /// The precision of a date in an answer.
 const DATE_STEP: Duration = Duration::from_secs(1);
 
-/// What the last dated answer proves; shared by the adapters and the engine of one process.
-#[derive(Clone, Debug, Default)]
-pub struct ClockWitness(Arc<AtomicI64>);
+/// What dated answers prove; shared by the adapters and the engine of one process.
+#[derive(Clone, Debug)]
+pub struct ClockWitness {
+    ahead_millis: Arc<AtomicI64>,
+    /// Whose answers it has seen, for people.
+    of: &'static str,
+}
+
+impl Default for ClockWitness {
+    fn default() -> Self {
+        Self::of("GitHub")
+    }
+}
 
 impl ClockWitness {
+    /// A witness of this service's answers that has seen none yet.
+    pub fn of(service: &'static str) -> Self {
+        Self { ahead_millis: Arc::default(), of: service }
+    }
+
     /// A witness that has seen a clock this many milliseconds ahead.
     pub fn ahead_by(millis: i64) -> Self {
-        Self(Arc::new(AtomicI64::new(millis)))
+        Self { ahead_millis: Arc::new(AtomicI64::new(millis)), ..Self::default() }
     }
 
     /// Notes an answer with this date, to a call that was made and answered at these times by the
-    /// process's own clock.
+    /// process's own clock. An answer that fits what is known proves nothing new: a call that waits
+    /// for a message fits most differences.
     pub fn note(&self, sent: Timestamp, answered: Timestamp, dated: Timestamp) {
-        self.0.store(ahead_millis(sent, answered, dated), Ordering::Relaxed);
+        let least = sent.as_millis() - dated.after(DATE_STEP).as_millis();
+        let most = answered.as_millis() - dated.as_millis();
+        // The known difference, or else the smallest that the answer allows.
+        let known = self.ahead_millis.load(Ordering::Relaxed);
+        let is_known = (least..=most).contains(&known);
+        if !is_known {
+            let smallest = if least > 0 { least } else { most.min(0) };
+            self.ahead_millis.store(smallest, Ordering::Relaxed);
+        }
     }
 
     /// By how many milliseconds the clock is ahead, at least; negative if it is behind, and zero if
     /// no answer proves a difference.
     pub fn ahead_millis(&self) -> i64 {
-        if sabotage!("clocks-are-believed") { 0 } else { self.0.load(Ordering::Relaxed) }
+        if sabotage!("clocks-are-believed") { 0 } else { self.ahead_millis.load(Ordering::Relaxed) }
     }
 
     /// The difference, if it is more than `most`.
     pub fn more_than(&self, most: Duration) -> Option<ClockError> {
         let ahead_millis = self.ahead_millis();
         let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
-        (ahead_millis.unsigned_abs() > most).then_some(ClockError { ahead_millis })
-    }
-}
-
-fn ahead_millis(sent: Timestamp, answered: Timestamp, dated: Timestamp) -> i64 {
-    let latest = dated.after(DATE_STEP);
-    if sent > latest {
-        sent.as_millis() - latest.as_millis()
-    } else if answered < dated {
-        answered.as_millis() - dated.as_millis()
-    } else {
-        0
+        (ahead_millis.unsigned_abs() > most).then_some(ClockError { ahead_millis, of: self.of })
     }
 }
 
 /// A clock that is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this machine's clock is at least {} s {} GitHub's",
+    "this machine's clock is at least {} s {} {of}'s",
     ahead_millis.unsigned_abs().div_ceil(1_000),
     if *ahead_millis > 0 { "ahead of" } else { "behind" }
 )]
 pub struct ClockError {
     /// By how much it is ahead, at least; negative if it is behind.
     pub ahead_millis: i64,
+    /// Whose answers prove it.
+    pub of: &'static str,
 }
 
 #[cfg(test)]
@@ -102,5 +117,19 @@ mod tests {
         assert_eq!(witness.more_than(Duration::from_secs(90)), None);
         witness.note(seconds(100), seconds(100), seconds(100));
         assert_eq!(witness.more_than(Duration::ZERO), None);
+    }
+
+    #[test]
+    fn an_answer_that_took_long_takes_nothing_back() {
+        let witness = ClockWitness::of("AWS");
+        witness.note(seconds(100), seconds(100), seconds(84));
+        assert_eq!(witness.ahead_millis(), 15_000);
+        // A call that waited twenty seconds for a message.
+        witness.note(seconds(100), seconds(120), seconds(104));
+        let off = witness.more_than(Duration::from_secs(10)).unwrap();
+        assert_eq!(off.to_string(), "this machine's clock is at least 15 s ahead of AWS's");
+        // The clock is set right.
+        witness.note(seconds(120), seconds(120), seconds(120));
+        assert_eq!(witness.ahead_millis(), 0);
     }
 }

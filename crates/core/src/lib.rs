@@ -12,6 +12,7 @@ pub mod class;
 pub mod clock_witness;
 pub mod config;
 pub mod creation;
+pub mod denied;
 pub mod download;
 pub mod explain;
 pub mod forge_rates;

@@ -76,6 +76,10 @@ pub const BOOT_FAILURES_MAX: usize = 3;
 pub const QUARANTINE: Duration = mins(5);
 /// The longest such pause: the cause may lie outside and have been repaired.
 pub const QUARANTINE_MAX: Duration = hours(1);
+/// How long a process leaves a machine alone that the cloud denies to end; doubles with each denial.
+pub const DENIED_PAUSE: Duration = secs(30);
+/// The longest such pause: the machine costs money, and its operator may have lifted the protection.
+pub const DENIED_PAUSE_MAX: Duration = mins(10);
 
 /// Makes [`Limits`], its defaults and the table of its numbers from one entry for each. The first word
 /// is the key in `bullpen.toml`; what is said of a number here is said in `config.default.toml` and in
@@ -186,9 +190,12 @@ limits! {
     "launch-backoff" launch_backoff: duration = secs(5);
     /// When the sweep looks again at a job row that no worker holds.
     "row-look-again" row_look_again: duration = secs(15);
-    /// How many panics about one job's row set it aside: the process serves it no more, and the job
-    /// ends at its deadline.
+    /// How many failures at one job's row set it aside: panics, and faults that no retry mends while other
+    /// rows are stored. The process then tries the row at intervals only.
     "set-aside-after" set_aside_after: count = 5;
+    /// How long a process leaves a row alone that it has set aside. Beyond the job's deadline the row is
+    /// never tried again.
+    "set-aside-for" set_aside_for: duration = mins(15);
     /// How long a worker may hold a row in `assigning`.
     "row-lease" row_lease: duration = secs(60);
     /// How often the worker renews that lease.
@@ -199,8 +206,8 @@ limits! {
     "age-max" age_max: duration = hours(24);
     /// How far two clocks may differ before more than time is lost.
     "clock-skew" clock_skew: duration = secs(30);
-    /// How far a process's clock may be off, by the dates of GitHub's answers. Beyond that the process
-    /// judges no ages: it reaps, reconciles, keeps pools and ends overdue jobs no more.
+    /// How far a process's clock may be off, by the dates of AWS's or GitHub's answers. Beyond that the
+    /// process judges no ages: it reaps, reconciles, keeps pools and ends overdue jobs no more.
     "clock-off-max" clock_off_max: duration = secs(10);
     /// How long `provision` tries.
     "request-deadline" request_deadline: duration = mins(10);
@@ -224,6 +231,9 @@ limits! {
     "find" find: duration = secs(60);
     /// How often the service reaps, reconciles and advertises again.
     "upkeep" upkeep: duration = secs(30);
+    /// How often a process lists GitHub's runners, to remove those that belong to no machine. Each time
+    /// costs calls of GitHub's hour.
+    "list-runners" list_runners: duration = mins(2);
     /// How often the service checks whether the configuration has changed.
     "configuration" configuration: duration = secs(30);
     /// How long a process that is asked to end goes on with its unfinished work. Container runtimes

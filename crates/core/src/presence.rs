@@ -7,7 +7,6 @@
 
 use crate::instance::{Record, State};
 use crate::limits::Limits;
-use crate::mailbox::Report;
 use crate::ports::MachineState;
 use crate::sabotage;
 use crate::time::Timestamp;
@@ -52,27 +51,11 @@ impl Presence {
     }
 }
 
-/// Whether the agent has stopped beating, by its reports at the begin and at the end of a watch that
-/// lasted until `now`. A beat between the two proves that it lives, however wrong its clock is.
-pub fn is_silent(
-    first: Option<&Report>,
-    last: Option<&Report>,
-    now: Timestamp,
-    limits: &Limits,
-) -> bool {
-    let seen = first.and_then(|report| report.beat.as_ref());
-    let beats = last.is_some_and(|report| match seen {
-        Some(_) => report.is_fresh(now, limits.heartbeat_stale, seen),
-        None => report.beat.is_some(),
-    });
-    !beats || sabotage!("beats-prove-nothing")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::instance::Tier;
-    use crate::samples::{self, LIMITS, at, beat};
+    use crate::samples::{self, LIMITS, at};
 
     #[test]
     fn a_listing_proves_only_what_it_shows() {
@@ -85,21 +68,5 @@ mod tests {
             assert_eq!(listed(Some(MachineState::Gone), now), Presence::Gone);
             assert_eq!(listed(Some(MachineState::Stopped), now), Presence::Here);
         }
-    }
-
-    #[test]
-    fn a_beat_between_two_looks_proves_life_on_any_clock() {
-        let report = |seq, seconds| Report {
-            beat: Some(crate::mailbox::Beat { at: at(seconds), ..beat(seq, at(0)) }),
-            ..Report::default()
-        };
-        let now = at(900);
-        let silent =
-            |first: Option<&Report>, last: Option<&Report>| is_silent(first, last, now, &LIMITS);
-        assert!(silent(None, None));
-        assert!(silent(Some(&report(7, 0)), Some(&report(7, 0))));
-        assert!(!silent(Some(&report(7, 0)), Some(&report(8, 0))), "its clock is wrong");
-        assert!(!silent(Some(&report(7, 895)), Some(&report(7, 895))), "it has just beaten");
-        assert!(!silent(None, Some(&report(1, 0))), "it has begun to beat");
     }
 }

@@ -1,14 +1,14 @@
 //! Opens a database: makes it, migrates an older file, or refuses a file without changing it.
 //!
 //! A file is *ours* if its header has our application id; `PRAGMA user_version` is its number of
-//! migrations, which cover documents too. The program reads the header as bytes and refuses a newer
-//! version before SQLite, whose recovery writes, opens the file. It holds the [`WriteGate`], and
-//! renames a complete new file into place, so that a file is absent or complete.
+//! migrations, which cover documents too. The program reads the header of the file as immutable, and
+//! refuses a newer version before SQLite opens the file to write, because its recovery writes. It holds
+//! the [`WriteGate`], and renames a complete new file into place: a file is absent or complete.
 //!
 //! Not here: statements of any table, or waiting for a write ([`crate::store`]).
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::process::geteuid;
 
 use crate::write_gate::{GateClosed, LockWait, PATIENCE_MAX, WriteGate};
@@ -60,9 +60,6 @@ pub(crate) const MAILBOX: Schema = Schema {
               PRAGMA secure_delete = ON;",
 };
 
-/// SQLite's own fixed header.
-const HEADER_BYTES: usize = 100;
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// The largest file whose pages are all checked at opening, which takes some ten milliseconds.
 /// SQLite checks the pages of a larger file when it reads them.
 const CHECKED_WHOLE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -208,29 +205,30 @@ struct Header {
     application_id: u32,
 }
 
-/// The header on disk; `None` if the file is absent or empty.
+/// The header on disk; `None` if the file is absent or empty. SQLite reads it, as immutable: a file
+/// that this process opened and closed itself would take away the locks of its connections.
 fn read_header(path: &Path) -> Result<Option<Header>, OpenError> {
-    let mut bytes = Vec::with_capacity(HEADER_BYTES);
-    match File::open(path) {
-        Ok(file) => file.take(HEADER_BYTES as u64).read_to_end(&mut bytes),
+    let io = |source| OpenError::io(path, source);
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() && found.len() == 0 => return Ok(None),
+        Ok(found) if found.is_file() => {}
+        Ok(_) => return Err(io(io::ErrorKind::IsADirectory.into())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => Err(error),
+        Err(error) => return Err(io(error)),
     }
-    .map_err(|source| OpenError::io(path, source))?;
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    let Some(header) = bytes.first_chunk::<HEADER_BYTES>().filter(|it| it.starts_with(MAGIC))
-    else {
-        return Err(OpenError::NotADatabase { path: path.into() });
+    let read = || {
+        let db = open_immutable(path)?;
+        let number = |pragma: &str| db.query_row(pragma, [], |row| row.get::<_, i32>(0));
+        let version = number("PRAGMA user_version")?.cast_unsigned();
+        Ok(Header {
+            version: usize::try_from(version).unwrap_or(usize::MAX),
+            application_id: number("PRAGMA application_id")?.cast_unsigned(),
+        })
     };
-    let number = |at: usize| {
-        u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-    };
-    Ok(Some(Header {
-        version: usize::try_from(number(60)).unwrap_or(usize::MAX),
-        application_id: number(68),
-    }))
+    read().map(Some).map_err(|error: rusqlite::Error| match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { path: path.into() },
+        _ => OpenError::broken(path, error),
+    })
 }
 
 /// Checks every page of a small file. It opens the file as immutable so that the check writes
@@ -241,8 +239,7 @@ fn check_pages(path: &Path) -> Result<(), OpenError> {
     if size > CHECKED_WHOLE_BYTES_MAX || beside(path, "-wal").exists() {
         return Ok(());
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let db = Connection::open_with_flags(immutable_uri(path), flags).map_err(broken)?;
+    let db = open_immutable(path).map_err(broken)?;
     let verdict: String =
         db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(broken)?;
     if verdict == "ok" {
@@ -250,6 +247,12 @@ fn check_pages(path: &Path) -> Result<(), OpenError> {
     } else {
         Err(OpenError::Damaged { path: path.into(), finding: verdict })
     }
+}
+
+/// A connection that takes no lock and writes nothing, and sees the file without its log.
+fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(immutable_uri(path), flags)
 }
 
 /// What is escaped in the path of a URI.

@@ -105,6 +105,8 @@ pub(crate) async fn run<P: Ports>(stack: &Stack<P>) -> Infallible {
 pub(crate) async fn end_noted<P: Ports>(stack: &Stack<P>) -> Result<usize, Fault> {
     let (mut gone, mut failed) = (0, Ok(()));
     let mut due = stack.condemned().due(stack.now());
+    // The reaper notes again what is left out here.
+    due.retain(|condemned| stack.may_end(&condemned.record.id));
     while !due.is_empty() {
         let rest = due.split_off(due.len().min(IDS_PER_CALL_MAX));
         let batch = std::mem::replace(&mut due, rest);
@@ -146,7 +148,8 @@ async fn bury<P: Ports>(stack: &Stack<P>, batch: &[&Record]) -> Result<Vec<Strin
     } else {
         match retry_until(stack, until, async || stack.fleet().terminate(&ids).await).await {
             Err(Fault::Denied(why)) if !sabotage!("one-denied-machine-keeps-the-others") => {
-                tracing::warn!(why, "cloud denies ending a machine; the others end");
+                let machines = ids.len();
+                tracing::warn!(machines, why, "cloud denies ending a machine; the others end");
                 is_denied = true;
             }
             // The fleet has ended all that it can read.
@@ -179,6 +182,10 @@ async fn bury<P: Ports>(stack: &Stack<P>, batch: &[&Record]) -> Result<Vec<Strin
             None => !young && may_be_gone,
         }
     };
+    // Which of them is denied the answer does not say; those that end are not asked for again.
+    for record in batch.iter().filter(|record| is_denied && !is_gone(record)) {
+        stack.note_denied(&record.id);
+    }
     let gone = batch.iter().filter(is_gone);
     let buried = at_once(gone, async |record: &&Record| bury_one(stack, record, until).await).await;
     let buried: Result<Vec<_>, Fault> = buried.into_iter().collect();
@@ -193,6 +200,7 @@ async fn bury_one<P: Ports>(
 ) -> Result<Option<String>, Fault> {
     let now = stack.now();
     let event = InstanceEvent::Gone { at: now, forget_at: now.after(stack.limits.tombstone_ttl) };
+    stack.denied_ends().forget(&record.id);
     let moved = transition::apply(stack, record, &event, until).await?;
     Ok(matches!(moved, Moved::To(_)).then(|| record.id.to_string()))
 }

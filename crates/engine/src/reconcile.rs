@@ -9,15 +9,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bullpen_core::claim::Silence;
+use bullpen_core::claim::{Silence, Watch};
 use bullpen_core::creation::Intent;
 use bullpen_core::ids::{InstanceId, IntentId};
 use bullpen_core::instance::{Authority, EndReason, InstanceEvent, Record};
 use bullpen_core::limits::IDS_PER_CALL_MAX;
+use bullpen_core::mailbox::Report;
 use bullpen_core::ports::{
     Clock, Fault, Ledger, Listing, Machine, MachineState, Ports, Unreadable, Written,
 };
-use bullpen_core::presence::{Presence, is_silent};
+use bullpen_core::presence::Presence;
 use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
@@ -105,14 +106,11 @@ async fn look_for<'r, P: Ports>(
     }
     let first = reports::of_each(stack, &missing, patience(stack)).await?;
     stack.ports.clock().sleep(stack.limits.absence_watch).await;
-    let last = reports::of_each(stack, &missing, patience(stack)).await?;
-    let now = stack.now();
-    let watched = missing.into_iter().zip(first.iter().zip(&last));
-    let silent = watched
-        .filter(|(_, (first, last))| is_silent(first.as_ref(), last.as_ref(), now, &stack.limits));
     // If other agents are silent too, the way to the mailbox is gone, and silence proves nothing.
-    let judged = at_once(silent.map(|(record, _)| record), async |record: &'r Record| {
-        (record, silence::judge(stack, record).await)
+    let watched = missing.into_iter().zip(&first);
+    let judged = at_once(watched, async |(record, first): (&'r Record, &Option<Report>)| {
+        let watch = Watch::Since(first.as_ref());
+        (record, silence::judge_watched(stack, record, watch).await)
     });
     let own = judged
         .await
@@ -260,11 +258,11 @@ async fn end_orphans<P: Ports>(stack: &Stack<P>, found: &[Orphan<'_>]) -> Result
     let (mut ended, mut failed) = (0, None);
     for (machine, recorded) in found {
         match recorded {
-            Ok(Recorded::Never { .. }) => {
+            Ok(Recorded::Never { .. }) if stack.may_end(&machine.id) => {
                 tracing::warn!(instance_id = %machine.id, "ending machine without a record");
                 orphans.push(machine.id.clone());
             }
-            Ok(Recorded::Live | Recorded::NotYet) => {}
+            Ok(Recorded::Live | Recorded::NotYet | Recorded::Never { .. }) => {}
             Err(fault) => failed = Some(fault.clone()),
         }
     }
@@ -272,7 +270,14 @@ async fn end_orphans<P: Ports>(stack: &Stack<P>, found: &[Orphan<'_>]) -> Result
         let until = patience(stack);
         match retry_until(stack, until, async || stack.fleet().terminate(batch).await).await {
             Ok(()) => ended += batch.len(),
-            Err(fault) => failed = Some(fault),
+            Err(fault) => {
+                if matches!(fault, Fault::Denied(_)) {
+                    for id in batch {
+                        stack.note_denied(id);
+                    }
+                }
+                failed = Some(fault);
+            }
         }
     }
     failed.map_or(Ok(ended), Err)

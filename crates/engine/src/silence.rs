@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use bullpen_core::claim::Silence;
+use bullpen_core::claim::{Silence, Watch};
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{Record, State, Tier};
 use bullpen_core::mailbox::Report;
@@ -41,7 +41,16 @@ type Reports = Vec<(InstanceId, Option<Report>)>;
 
 /// Judges a machine whose agent does not answer.
 pub(crate) async fn judge<P: Ports>(stack: &Stack<P>, silent: &Record) -> Silence {
-    match compare(stack, silent).await {
+    judge_watched(stack, silent, Watch::Not).await
+}
+
+/// Judges a machine whose agent was watched.
+pub(crate) async fn judge_watched<P: Ports>(
+    stack: &Stack<P>,
+    silent: &Record,
+    watch: Watch<'_>,
+) -> Silence {
+    match compare(stack, silent, watch).await {
         Ok(silence) => silence,
         Err(fault) => {
             tracing::info!(instance_id = %silent.id, %fault, "could not compare a silent agent");
@@ -50,7 +59,11 @@ pub(crate) async fn judge<P: Ports>(stack: &Stack<P>, silent: &Record) -> Silenc
     }
 }
 
-async fn compare<P: Ports>(stack: &Stack<P>, silent: &Record) -> Result<Silence, Fault> {
+async fn compare<P: Ports>(
+    stack: &Stack<P>,
+    silent: &Record,
+    watch: Watch<'_>,
+) -> Result<Silence, Fault> {
     let until = stack.now().after(READ_LASTS);
     let own = reports::of(stack, silent, until).await?;
     let clock = stack.ports.clock();
@@ -63,7 +76,7 @@ async fn compare<P: Ports>(stack: &Stack<P>, silent: &Record) -> Result<Silence,
     };
     let others = reports.1.iter().filter(|(id, _)| *id != silent.id);
     let others = others.map(|(_, report)| report.as_ref());
-    let silence = Silence::judge(own.as_ref(), others, stack.now(), &stack.limits);
+    let silence = Silence::judge((own.as_ref(), watch), others, stack.now(), &stack.limits);
     seen.reports = Some(reports);
     if silence == Silence::Shared {
         seen.shared = Some(now);

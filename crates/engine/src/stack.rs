@@ -3,13 +3,14 @@
 //! Not here: building one (the `bullpen` command does).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bullpen_core::class::RunnerClass;
 use bullpen_core::clock_witness::{ClockError, ClockWitness};
 use bullpen_core::creation::{Ceiling, Shortages};
+use bullpen_core::denied::DeniedEnds;
 use bullpen_core::ids::{
     ClassName, Generation, ImageName, InstanceId, PoolName, QueueName, RunnerName, SpecHash,
 };
@@ -62,9 +63,11 @@ pub struct Stack<P> {
     pub clock: ClockWitness,
     has_told_clock: AtomicBool,
     shortages: Mutex<Shortages>,
+    denied_ends: Mutex<DeniedEnds>,
     witnesses: Witnesses,
     condemned: CondemnedMachines,
     kept_wakes: KeptWakes,
+    rows_stored: AtomicU64,
     allowance: Mutex<Allowance>,
     sharing: Mutex<BTreeSet<PoolName>>,
     batches: Batches,
@@ -97,9 +100,11 @@ impl<P: Ports> Stack<P> {
             clock: ClockWitness::default(),
             has_told_clock: AtomicBool::new(false),
             shortages: Mutex::default(),
+            denied_ends: Mutex::default(),
             witnesses: Witnesses::default(),
             condemned: CondemnedMachines::default(),
             kept_wakes: KeptWakes::default(),
+            rows_stored: AtomicU64::new(0),
             allowance,
             sharing: Mutex::default(),
             batches: Batches::default(),
@@ -197,6 +202,16 @@ impl<P: Ports> Stack<P> {
         &self.condemned
     }
 
+    /// Counts a job row that this process stored.
+    pub(crate) fn note_row_stored(&self) {
+        self.rows_stored.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many job rows this process has stored.
+    pub(crate) fn rows_stored(&self) -> u64 {
+        self.rows_stored.load(Ordering::Relaxed)
+    }
+
     /// The wake-ups that no queue took.
     pub(crate) const fn kept_wakes(&self) -> &KeptWakes {
         &self.kept_wakes
@@ -205,6 +220,21 @@ impl<P: Ports> Stack<P> {
     /// The reports that say whether other agents are silent too.
     pub(crate) const fn witnesses(&self) -> &Witnesses {
         &self.witnesses
+    }
+
+    /// The machines that the cloud denied this process to end.
+    pub fn denied_ends(&self) -> MutexGuard<'_, DeniedEnds> {
+        self.denied_ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process may ask the cloud now to end this machine.
+    pub(crate) fn may_end(&self, id: &InstanceId) -> bool {
+        self.denied_ends().may_ask(id, self.ports.clock().monotonic())
+    }
+
+    /// Notes that the cloud denied to end this machine.
+    pub(crate) fn note_denied(&self, id: &InstanceId) {
+        self.denied_ends().note(id, self.ports.clock().monotonic());
     }
 
     /// The cloud's recent shortages.

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::{Future, pending};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -195,9 +196,34 @@ pub struct Wire {
     storms: Storms,
     dice: Arc<Dice>,
     state: Arc<Mutex<State>>,
+    under_way: Arc<UnderWay>,
     dead: Arc<watch::Sender<bool>>,
     /// How long the process pauses now, if it does.
     pause: Arc<watch::Sender<Option<Duration>>>,
+}
+
+/// How many calls of a process are under way, and how many were at most.
+#[derive(Debug, Default)]
+struct UnderWay {
+    now: AtomicU64,
+    most: AtomicU64,
+}
+
+/// A call under way, until it is dropped.
+struct Call<'w>(&'w UnderWay);
+
+impl<'w> Call<'w> {
+    fn begin(under_way: &'w UnderWay) -> Self {
+        let now = under_way.now.fetch_add(1, Ordering::Relaxed) + 1;
+        under_way.most.fetch_max(now, Ordering::Relaxed);
+        Self(under_way)
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for Wire {
@@ -231,6 +257,7 @@ impl Wire {
             storms: Storms::default(),
             dice: Arc::new(Dice::new(seed, name)),
             state: Arc::new(Mutex::new(state)),
+            under_way: Arc::default(),
             dead: Arc::new(watch::Sender::new(false)),
             pause: Arc::new(watch::Sender::new(None)),
         }
@@ -279,6 +306,11 @@ impl Wire {
     /// Counts a trouble that a model caused for this process.
     pub fn happened(&self, what: &'static str) {
         self.state().counts.happened(what);
+    }
+
+    /// The most calls that were under way at once.
+    pub fn most_at_once(&self) -> u64 {
+        self.under_way.most.load(Ordering::Relaxed)
     }
 
     /// How many calls this process has made, by port.
@@ -401,6 +433,7 @@ impl Wire {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
+        let _call = Call::begin(&self.under_way);
         self.step().await;
         self.travel().await;
         let answer = match self.draw_fate(port) {

@@ -503,7 +503,7 @@ impl World {
     }
 
     /// Puts the clocks of all processes that begin from now on, and have this in their name, ahead of
-    /// the others; negative: behind. The dates of GitHub's answers show it.
+    /// the others; negative: behind. The dates of answers show it.
     pub fn set_wrong_clock(&self, name_part: &str, ahead_millis: i64) {
         let mut wrong = self.wrong_clock.lock().unwrap_or_else(PoisonError::into_inner);
         *wrong = Some((name_part.to_owned(), ahead_millis));

@@ -12,9 +12,11 @@ use bullpen_agent::machine::RunnerProgram;
 use bullpen_core::class::Architecture;
 use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::RunnerGroup;
+use bullpen_core::instance::Record;
 use bullpen_core::isolation::SHARED_NETWORK;
 use bullpen_core::ports::{Fault, Forge as _, Ports};
 use bullpen_engine::jobs::aside;
+use bullpen_engine::reconcile::live_records;
 use bullpen_engine::unreadable;
 use bullpen_github::version_of;
 use serde_json::json;
@@ -195,7 +197,7 @@ impl Command for PortChecks {
         let archive = self.archive.as_ref().map(|(url, which)| (&**url, *which));
         let mut checks = vec![github(&runtime).await];
         // The answers of that check are dated.
-        checks.push(verdict::clock_by_github(&runtime.stack.clock));
+        checks.push(verdict::clock_by_github(&runtime.stack.ports.forge().clock_witness()));
         checks.extend(permissions(&runtime).await);
         checks.extend(groups(&runtime, &self.groups).await);
         checks.extend(installed(&runtime).await);
@@ -203,6 +205,7 @@ impl Command for PortChecks {
         checks.push(version(&runtime, archive).await);
         checks.extend(stored(&runtime).await);
         checks.extend(set_aside(&runtime).await);
+        checks.extend(still_there(&runtime).await);
         checks
     }
 }
@@ -215,6 +218,23 @@ async fn stored<P: Ports<Forge = GithubAccess>>(runtime: &Runtime<P>) -> Vec<Che
             name: verdict::STORED.to_owned(),
             verdict: verdict::Verdict::Unknown(fault.to_string()),
         }],
+    }
+}
+
+/// The machines that should have ended long ago, one check for each.
+async fn still_there<P: Ports<Forge = GithubAccess>>(runtime: &Runtime<P>) -> Vec<Check> {
+    let stack = &runtime.stack;
+    match live_records(stack).await {
+        Ok(records) => {
+            let state = |record: &Record| {
+                verdict::still_there((record.id.as_str(), &record.state), stack.now())
+            };
+            records.iter().filter_map(state).collect()
+        }
+        Err(fault) => {
+            let verdict = verdict::Verdict::Unknown(fault.to_string());
+            vec![Check { name: "machines to end".to_owned(), verdict }]
+        }
     }
 }
 

@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use bullpen_core::clock_witness::ClockWitness;
 use bullpen_core::ids::JobId;
+use bullpen_core::instance::State;
 use bullpen_core::job::aside::SetAside;
 use bullpen_core::ports::{ItemKind, Unreadable};
+use bullpen_core::time::Timestamp;
 use bullpen_github::AppStanding;
 
 use crate::exit::Exit;
 
 /// A clock that is further off makes leases and signatures fail.
 const CLOCK_OFF_MAX: Duration = Duration::from_secs(5);
+/// After this long a machine that was to end is named: the cloud confirms an end within a minute or two.
+const ENDS_WITHIN: Duration = Duration::from_secs(10 * 60);
 /// The precision of AWS's `Date` header: whole seconds.
 #[cfg(feature = "aws")]
 const CLOCK_STEP: Duration = Duration::from_secs(1);
@@ -130,9 +134,24 @@ pub(super) fn set_aside(job: &JobId, note: &SetAside) -> Check {
     let SetAside { what, times, .. } = note;
     Check::warning(
         format!("job {job}"),
-        format!("set aside after {times} panics of the service: {what}"),
-        "it ends at its deadline; a restarted process tries it again; please report the message",
+        format!("set aside after {times} failures of the service: {what}"),
+        "the service tries it again every quarter of an hour (`set-aside-for`), and gives it up at its \
+         deadline; please report the message",
     )
+}
+
+/// A machine that the service has asked the cloud to end for so long that the cloud must deny it.
+pub(super) fn still_there((id, state): (&str, &State), now: Timestamp) -> Option<Check> {
+    let State::Terminating { since, .. } = state else { return None };
+    let minutes = now.since(*since).as_secs() / 60;
+    (now.since(*since) >= ENDS_WITHIN).then(|| {
+        Check::warning(
+            format!("machine {id}"),
+            format!("it should have ended {minutes} minutes ago, and its end is not confirmed"),
+            "lift its termination protection, or allow ec2:TerminateInstances; the service's log says \
+             what the cloud answers, and the service asks again every ten minutes",
+        )
+    })
 }
 
 /// Whether each App is installed only on the owner's account. An enterprise's account has no name.
@@ -244,6 +263,8 @@ pub(super) fn quota(vcpus: f64, largest: u32) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use bullpen_core::instance::EndReason;
+
     use super::*;
 
     #[test]
@@ -304,6 +325,18 @@ mod tests {
         assert!(matches!(and(None), Verdict::Unknown(what) if what.ends_with(": more")));
         assert!(matches!(on(&["acme", "evil", ""]), Verdict::Failed(what, then)
             if what.contains("evil, an enterprise") && then.contains("private")));
+    }
+
+    #[test]
+    fn a_machine_that_does_not_end_is_named_after_a_while() {
+        let since = Timestamp::from_millis(0);
+        let why = EndReason::DeadlinePassed;
+        let check =
+            |waited| still_there(("i-1", &State::Terminating { why, since }), since.after(waited));
+        assert_eq!(check(ENDS_WITHIN / 2), None);
+        let late = check(ENDS_WITHIN * 2).expect("it is named");
+        assert!(late.name.contains("i-1"));
+        assert!(matches!(&late.verdict, Verdict::Warning(what, _) if what.contains("20 minutes")));
     }
 
     #[cfg(feature = "aws")]

@@ -91,7 +91,7 @@ async fn machines<P: Ports>(
     configured: &Blueprints,
     pool: &PoolName,
 ) -> Result<(u32, u32), Fault> {
-    let found = survey(stack, configured, std::slice::from_ref(pool)).await?;
+    let found = survey(stack, configured, std::slice::from_ref(pool)).await?.complete()?;
     let statuses = found.iter().flat_map(SurveyedPool::statuses);
     let (used, others): (Vec<_>, Vec<_>) =
         statuses.partition(|(status, _)| *status == StandbyStatus::Detached);

@@ -4,7 +4,7 @@
 
 use bullpen_core::ids::PoolName;
 use bullpen_core::ports::Ports;
-use bullpen_engine::pools::{SurveyedPool, survey};
+use bullpen_engine::pools::{Survey, SurveyedPool, survey};
 use serde_json::{Value, json};
 
 use super::view::{self, PoolsCommand, PoolsView, unknown, unreadable};
@@ -46,8 +46,8 @@ impl PoolsCommand for ShowPlans<'_> {
         let selected = selected(&all, self.names)?;
         let (broken, planned): (Vec<PoolName>, Vec<PoolName>) =
             selected.into_iter().partition(|name| configured.unbuildable.contains_key(name));
-        let found =
-            survey(&stack, &configured, &planned).await.map_err(|fault| unreadable(&fault))?;
+        let found = survey(&stack, &configured, &planned).await;
+        let found = found.and_then(Survey::complete).map_err(|fault| unreadable(&fault))?;
         for name in broken {
             let why = &configured.unbuildable[&name];
             render::talk(&format!("pool {name} is left alone: {why}"));

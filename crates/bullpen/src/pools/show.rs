@@ -144,7 +144,7 @@ pub(crate) async fn pool_summaries<P: Ports>(
     let none = Blueprints::default();
     let by = configured.unwrap_or(&none);
     let names = view::names(stack, by).await?;
-    let found = survey(stack, by, &names).await?;
+    let found = survey(stack, by, &names).await?.complete()?;
     Ok(found.iter().map(|found| PoolSummary::of(found, configured)).collect())
 }
 

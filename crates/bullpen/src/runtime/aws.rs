@@ -10,7 +10,9 @@
 use std::sync::Arc;
 
 use bullpen_agent::machine::MailboxPlace;
+use bullpen_aws::dated::watched;
 use bullpen_aws::{DynamoLedger, DynamoMailbox, SdkConfig, SqsQueues, StackName, config, setup};
+use bullpen_core::clock_witness::ClockWitness;
 use bullpen_embedded::fleet::ProcessFleet;
 use bullpen_embedded::system::SystemClock;
 
@@ -39,6 +41,9 @@ pub(crate) struct AwsSite {
     pub(crate) config: SdkConfig,
     pub(crate) name: StackName,
     pub(crate) clock: Arc<SystemClock>,
+    /// Sees the dates of AWS's answers. It judges the clock instead of GitHub's dates, which an
+    /// Enterprise Server of one's own writes.
+    pub(super) witness: ClockWitness,
 }
 
 impl AwsSite {
@@ -48,7 +53,9 @@ impl AwsSite {
             StackName::new(&plan.file.name).map_err(|error| RuntimeError::Aws(error.into()))?;
         let config = config::load(plan.file.aws.region.as_deref()).await;
         let config = config.map_err(|error| RuntimeError::Aws(error.into()))?;
-        Ok(Self { config, name, clock: Arc::new(SystemClock::new()) })
+        let (clock, witness) = (Arc::new(SystemClock::new()), ClockWitness::of("AWS"));
+        let config = watched(config, Arc::clone(&clock), witness.clone());
+        Ok(Self { config, name, clock, witness })
     }
 
     /// The region.
@@ -83,7 +90,7 @@ impl AwsSite {
 
     /// The stack's stores. `region`: where agents find them, if their own environment does not say.
     pub(super) fn stores(&self, region: Option<String>) -> AwsStores {
-        let Self { config, name, clock } = self;
+        let Self { config, name, clock, .. } = self;
         let dynamodb = name.to_string();
         Stores {
             ledger: DynamoLedger::new(config, name, Arc::clone(clock)),
@@ -110,6 +117,8 @@ pub(crate) async fn build(
         |machine: MachineSettings<'_>| process::fleet(plan, &state, &machine, agents_have, clock);
     let base = process::base(&plan.common.github, plan.file);
     let clock = Arc::clone(&site.clock);
-    let runtime = assemble(plan, site.stores(None), clock, (base, missing.into()), fleet).await?;
+    let read = (base, missing.into());
+    let mut runtime = assemble(plan, site.stores(None), clock, read, fleet).await?;
+    runtime.stack.clock = site.witness;
     Ok(Runtime { created, ..runtime })
 }

@@ -47,8 +47,9 @@ pub(crate) async fn build(
     let stores = site.stores(site.region());
     let fleet = |machine: MachineSettings<'_>| Ok(fleet(plan, &site, profile, &machine));
     let read = (base(plan.file), missing.into());
-    let runtime = assemble(plan, stores, Arc::clone(&site.clock), read, fleet);
-    Ok(Runtime { region: site.region(), created, ..runtime.await? })
+    let mut runtime = assemble(plan, stores, Arc::clone(&site.clock), read, fleet).await?;
+    runtime.stack.clock = site.witness.clone();
+    Ok(Runtime { region: site.region(), created, ..runtime })
 }
 
 /// Checks the keys of `[aws]` that machines need; returns the instance profile.

@@ -127,6 +127,7 @@ pub(super) struct Metrics {
     defects: Family<OfTask, Counter>,
     set_aside: Counter,
     clock_ahead: Gauge<f64, AtomicU64>,
+    ends_denied: Gauge,
     github_calls: Family<ByPurpose, Counter>,
     /// When the stack's gauges were read last, by the process's monotonic clock.
     looked: Mutex<Option<Duration>>,
@@ -158,6 +159,7 @@ impl Metrics {
             defects: Family::default(),
             set_aside: Counter::default(),
             clock_ahead: Gauge::default(),
+            ends_denied: Gauge::default(),
             github_calls: Family::default(),
             looked: Mutex::default(),
         };
@@ -197,12 +199,12 @@ impl Metrics {
         known.register("items_unreadable", help, self.unreadable_items.clone());
         let help = "Panics that ended one task of the process, by its kind";
         known.register("defects", help, self.defects.clone());
-        let help =
-            "Rows that this process set aside, because a defect made it panic again and again";
+        let help = "Rows that this process set aside, because it failed at them again and again";
         known.register("rows_set_aside", help, self.set_aside.clone());
-        let help =
-            "By how much this machine's clock is ahead of GitHub's, at least; negative: behind";
+        let help = "By how much this machine's clock is ahead of the service's whose answers date it, at least; negative: behind";
         known.register("clock_ahead_seconds", help, self.clock_ahead.clone());
+        let help = "Machines that the cloud denies this process to end";
+        known.register("ends_denied", help, self.ends_denied.clone());
         let help = "Calls to GitHub by purpose, and whether they counted towards its hourly limit";
         known.register("github_calls", help, self.github_calls.clone());
     }
@@ -278,6 +280,8 @@ impl Metrics {
             counted.inc_by(panics.saturating_sub(counted.get()));
         }
         self.clock_ahead.set(seconds(stack.clock.ahead_millis()));
+        let denied = stack.denied_ends().count(stack.ports.clock().monotonic());
+        self.ends_denied.set(i64::try_from(denied).unwrap_or(i64::MAX));
         for (purpose, count) in calls {
             for (hour, calls) in [("counted", count.sent - count.free), ("free", count.free)] {
                 let of = ByPurpose { purpose: purpose.as_str(), hour };

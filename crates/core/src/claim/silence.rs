@@ -26,10 +26,19 @@ pub enum Silence {
     Unproven,
 }
 
+/// Since when an agent is watched.
+#[derive(Clone, Copy, Debug)]
+pub enum Watch<'r> {
+    /// It is not: only a beat of a moment ago counts.
+    Not,
+    /// Since this report was read. A beat since then proves that it lives, however wrong its clock is.
+    Since(Option<&'r Report>),
+}
+
 impl Silence {
     /// Judges an agent that does not answer by its report and by those of other running machines.
     pub fn judge<'r>(
-        own: Option<&Report>,
+        (own, watch): (Option<&Report>, Watch<'_>),
         others: impl IntoIterator<Item = Option<&'r Report>>,
         now: Timestamp,
         limits: &Limits,
@@ -40,7 +49,11 @@ impl Silence {
         if sabotage!("silence-is-the-machines") {
             return Self::Own;
         }
-        if beats(own) {
+        let has_beaten = match watch {
+            Watch::Not => false,
+            Watch::Since(first) => has_beaten(first, own),
+        };
+        if (beats(own) || has_beaten) && !sabotage!("beats-prove-nothing") {
             return Self::Unproven;
         }
         let silent = others.into_iter().filter(|report| !beats(*report)).take(BROKEN_MAX).count();
@@ -48,10 +61,21 @@ impl Silence {
     }
 }
 
+/// Whether an agent has beaten between two reads of its report.
+fn has_beaten(first: Option<&Report>, last: Option<&Report>) -> bool {
+    let beat = |report: Option<&Report>| report.and_then(|report| report.beat.clone());
+    match (beat(first), beat(last)) {
+        (Some(seen), Some(last)) => last.follows(&seen),
+        (None, last) => last.is_some(),
+        (Some(_), None) => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mailbox::{AgentPhase, Beat};
+    use crate::samples::{LIMITS, at, beat};
 
     #[test]
     fn two_silent_agents_are_broken_and_three_have_lost_their_way() {
@@ -64,12 +88,31 @@ mod tests {
         };
         let (fresh, stale) = (beat(limits.heartbeat), beat(limits.heartbeat_stale * 2));
         let judge = |own, others: &[Option<&Report>]| {
-            Silence::judge(own, others.iter().copied(), now, &limits)
+            Silence::judge((own, Watch::Not), others.iter().copied(), now, &limits)
         };
         assert_eq!(judge(Some(&stale), &[]), Silence::Own);
         assert_eq!(judge(Some(&stale), &[Some(&stale), Some(&fresh)]), Silence::Own);
         assert_eq!(judge(Some(&stale), &[Some(&stale), None]), Silence::Shared);
         assert_eq!(judge(None, &[Some(&stale), Some(&stale)]), Silence::Shared);
         assert_eq!(judge(Some(&fresh), &[Some(&stale), Some(&stale)]), Silence::Unproven);
+    }
+
+    #[test]
+    fn a_beat_during_a_watch_proves_life_on_any_clock() {
+        let report = |seq, seconds| Report {
+            beat: Some(Beat { at: at(seconds), ..beat(seq, at(0)) }),
+            ..Report::default()
+        };
+        let judge = |first: Option<&Report>, last: Option<&Report>| {
+            Silence::judge((last, Watch::Since(first)), [], at(900), &LIMITS)
+        };
+        assert_eq!(judge(None, None), Silence::Own);
+        assert_eq!(judge(Some(&report(7, 0)), Some(&report(7, 0))), Silence::Own);
+        let wrong = judge(Some(&report(7, 0)), Some(&report(8, 0)));
+        assert_eq!(wrong, Silence::Unproven, "its clock is wrong");
+        let lately = judge(Some(&report(7, 895)), Some(&report(7, 895)));
+        assert_eq!(lately, Silence::Unproven, "it has just beaten");
+        let begun = judge(None, Some(&report(1, 0)));
+        assert_eq!(begun, Silence::Unproven, "it has begun to beat");
     }
 }

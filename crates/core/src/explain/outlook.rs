@@ -23,7 +23,8 @@ pub(super) fn now(subject: &ExplainInput<'_>) -> String {
         {
             let (times, what) = (aside.times, &aside.what);
             format!(
-                "it is set aside until its deadline: a process failed at it {times} times, {what}"
+                "it is set aside, and a process tries it again at intervals until its deadline: the \
+                 process failed at it {times} times, {what}"
             )
         }
         JobState::Dormant => {

@@ -175,7 +175,7 @@ fn a_foreign_file_is_refused_untouched() {
 
 #[test]
 fn a_file_that_is_no_database_is_refused_untouched() {
-    for bytes in [&b"notes to self"[..], &[0; 5000], MAGIC] {
+    for bytes in [&b"notes to self"[..], &[0; 5000], b"SQLite format 3\0"] {
         let (directory, path) = directory();
         fs::write(&path, bytes).unwrap();
         let error = assert_refused(&directory, &path);
@@ -224,4 +224,26 @@ fn concurrent_opens_make_one_file() {
     let db = LEDGER.connect(&path, PATIENCE_MAX).unwrap();
     let rows: usize = db.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)).unwrap();
     assert_eq!(rows, 16);
+}
+
+/// How many locks on a file processes hold, by the kernel's list.
+#[cfg(target_os = "linux")]
+fn locks_on(path: &Path) -> usize {
+    let inode = format!(":{} ", fs::metadata(path).unwrap().ino());
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    locks.lines().filter(|line| line.contains(" POSIX ") && line.contains(&inode)).count()
+}
+
+/// Without its lock on the file a connection counts as closed: another process that closes the file
+/// takes itself for the last one, and deletes the log.
+#[cfg(target_os = "linux")]
+#[test]
+fn opening_a_file_again_takes_no_lock_from_this_process() {
+    let (_directory, path) = directory();
+    LEDGER.prepare(&path).unwrap();
+    let db = LEDGER.connect(&path, PATIENCE_MAX).unwrap();
+    assert_eq!(version_of(&db).unwrap(), LEDGER.version());
+    assert_eq!(locks_on(&path), 1);
+    LEDGER.prepare(&path).unwrap();
+    assert_eq!(locks_on(&path), 1);
 }

@@ -1,58 +1,60 @@
-//! Rows that make this process panic. After `limits.set_aside_after` panics it sets the row aside: it
-//! serves the row no more, notes that in the ledger for people, and ends the job at its deadline. A
-//! fact that changes the job's phase, or another process, tries the row again.
+//! Rows at which this process fails again and again. After `limits.set_aside_after` failures it sets the
+//! row aside: it tries the row only every `limits.set_aside_for`, notes that in the ledger for people, and
+//! ends the job at its deadline. A fact that changes the job's phase, or another process, tries the row
+//! at once.
 //!
-//! Not here: catching a panic ([`crate::defects`]).
+//! Not here: which failures count (`core::job::aside`), or catching a panic ([`crate::defects`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bullpen_core::ids::{JobId, Revision};
-use bullpen_core::job::aside::{COLLECTION, SetAside};
-use bullpen_core::ports::{Document, Fault, ItemKind, Ledger, Ports, Unreadable, Written};
-use bullpen_core::sabotage;
+use bullpen_core::job::aside::{COLLECTION, RowFailure, RowFailures, SetAside};
+use bullpen_core::ports::{Clock, Document, Fault, ItemKind, Ledger, Ports, Unreadable, Written};
 
 use super::{Service, ServiceEvent};
 use crate::Stack;
-use crate::defects::Defect;
 
-/// How many rows a process remembers; beyond that it forgets all, and may panic for one again.
+/// How many rows a process remembers; beyond that it forgets all, and may fail at one again.
 const REMEMBERED_MAX: usize = 10_000;
+/// For how many intervals between two tries a note is kept: the row may be tried a little late.
+const NOTE_KEPT: u32 = 2;
 
-/// The panics of one process, by row.
+/// The failures of one process, by row.
 #[derive(Debug, Default)]
-pub(super) struct PanicCounts(Mutex<BTreeMap<JobId, u32>>);
+pub(super) struct FailedRows(Mutex<BTreeMap<JobId, RowFailures>>);
 
-impl PanicCounts {
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<JobId, u32>> {
+impl FailedRows {
+    fn rows(&self) -> MutexGuard<'_, BTreeMap<JobId, RowFailures>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, job: &JobId) -> u32 {
-        let mut counts = self.counts();
-        if counts.len() >= REMEMBERED_MAX && !counts.contains_key(job) {
-            counts.clear();
-        }
-        let count = counts.entry(job.clone()).or_default();
-        *count = count.saturating_add(1);
-        *count
     }
 }
 
 impl<P: Ports, J> Service<'_, P, J> {
-    /// Whether this process serves the row no more.
+    /// Whether this process leaves the row alone now.
     pub(super) fn is_set_aside(&self, job: &JobId) -> bool {
-        let most = self.stack.limits.set_aside_after;
-        let is_over = self.panics.counts().get(job).is_some_and(|count| *count >= most);
-        is_over && !sabotage!("poison-is-never-set-aside")
+        let now = self.stack.ports.clock().monotonic();
+        let rows = self.failed_rows.rows();
+        rows.get(job).is_some_and(|failures| failures.is_set_aside(now, &self.stack.limits))
     }
 
-    /// Lets this process serve the row again.
+    /// Lets this process serve the row again, because it has changed or was served.
     pub(super) fn forgive(&self, job: &JobId) {
-        self.panics.counts().remove(job);
+        self.failed_rows.rows().remove(job);
     }
 
-    /// Does one thing for a row. A panic is a fault of this row, and counts.
+    /// Serves a row; a success forgives earlier failures.
+    pub(super) async fn serve_row<T>(
+        &self,
+        job: &JobId,
+        work: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let served = self.attempt(job, work).await?;
+        self.forgive(job);
+        Ok(served)
+    }
+
+    /// Does one thing for a row. A panic is a fault of this row.
     pub(super) fn attempt<T>(
         &self,
         job: &JobId,
@@ -61,22 +63,42 @@ impl<P: Ports, J> Service<'_, P, J> {
         let work = self.stack.caught("row", job, work);
         async move {
             match work.await {
-                Ok(done) => done,
-                Err(defect) => {
-                    let count = self.panics.add(job);
-                    if count == self.stack.limits.set_aside_after {
-                        Box::pin(self.note_set_aside(job, &defect, count)).await;
+                Ok(Ok(done)) => Ok(done),
+                Ok(Err(fault)) => {
+                    if let Some(failure) = RowFailure::of(&fault) {
+                        self.note_failure(job, failure, &fault.to_string()).await;
                     }
+                    Err(fault)
+                }
+                Err(defect) => {
+                    self.note_failure(job, RowFailure::Panic, &defect.to_string()).await;
                     Err(defect.into())
                 }
             }
         }
     }
 
-    async fn note_set_aside(&self, job: &JobId, defect: &Defect, times: u32) {
-        tracing::error!(job_id = %job, times, %defect, "row set aside");
-        (self.watch)(&ServiceEvent::SetAside);
-        let note = SetAside { what: defect.to_string(), times, at: self.stack.now() };
+    async fn note_failure(&self, job: &JobId, failure: RowFailure, what: &str) {
+        let (stack, now) = (self.stack, self.stack.ports.clock().monotonic());
+        let noted = {
+            let mut rows = self.failed_rows.rows();
+            if rows.len() >= REMEMBERED_MAX && !rows.contains_key(job) {
+                rows.clear();
+            }
+            let failures = rows.entry(job.clone()).or_default();
+            failures.note(failure, stack.rows_stored(), now, &stack.limits)
+        };
+        if let Some(times) = noted {
+            Box::pin(self.note_set_aside(job, what, times)).await;
+        }
+    }
+
+    async fn note_set_aside(&self, job: &JobId, what: &str, times: u32) {
+        tracing::error!(job_id = %job, times, what, "row set aside");
+        if times == self.stack.limits.set_aside_after {
+            (self.watch)(&ServiceEvent::SetAside);
+        }
+        let note = SetAside { what: what.to_owned(), times, at: self.stack.now() };
         // Only people read the note.
         if let Err(fault) = store(self.stack, job, &note).await {
             tracing::info!(job_id = %job, %fault, "could not note that row is set aside");
@@ -93,7 +115,7 @@ async fn store<P: Ports>(stack: &Stack<P>, job: &JobId, note: &SetAside) -> Resu
         name: job.to_string(),
         revision: Revision(0),
         body: note.encode(),
-        forget_at: Some(stack.now().after(stack.limits.job_row_ttl)),
+        forget_at: Some(stack.now().after(stack.limits.set_aside_for * NOTE_KEPT)),
     };
     match ledger.write_document(known, &document).await? {
         Written::Won(_) => Ok(()),
@@ -101,7 +123,7 @@ async fn store<P: Ports>(stack: &Stack<P>, job: &JobId, note: &SetAside) -> Resu
     }
 }
 
-/// The rows that a process has set aside, with the note about each.
+/// The rows that a process leaves alone now, with the note about each.
 pub async fn all<P: Ports>(stack: &Stack<P>) -> Result<Vec<(JobId, SetAside)>, Fault> {
     let listed = stack.readable(stack.ports.ledger().documents(COLLECTION).await?);
     let read = |document: &Document| Some((JobId::new(&document.name), decoded(stack, document)?));
@@ -115,7 +137,11 @@ pub async fn note_of<P: Ports>(stack: &Stack<P>, job: &JobId) -> Result<Option<S
 }
 
 fn decoded<P: Ports>(stack: &Stack<P>, document: &Document) -> Option<SetAside> {
-    let Document { collection, name, body, .. } = document;
+    let Document { collection, name, body, forget_at, .. } = document;
+    if forget_at.is_some_and(|at| at <= stack.now()) {
+        // The row was served since, or no process tries it.
+        return None;
+    }
     let key = format_args!("{collection}/{name}");
     SetAside::decode(body)
         .map_err(|error| Unreadable::of(ItemKind::Document, key, body, error))

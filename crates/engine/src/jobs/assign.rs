@@ -219,9 +219,9 @@ impl<P: Ports, J: JobForge> Attempt<'_, '_, P, J> {
                     let record = taken.won.record();
                     let instance = record.id.clone();
                     self.note(JobStep::Claimed { instance, tier: taken.tier });
-                    if record.facts.pool.is_some() {
-                        // The pool has one machine less.
-                        self.service.pools.notify_one();
+                    if let Some(pool) = &record.facts.pool {
+                        // It has one machine less.
+                        self.service.pools.look_at(pool);
                     }
                     return self.hand_over(&terms, taken).await;
                 }

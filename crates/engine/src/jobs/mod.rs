@@ -19,12 +19,11 @@ use bullpen_core::job::{self, fair::FairQueue};
 use bullpen_core::ports::Ports;
 use bullpen_core::time::Timestamp;
 
-use tokio::sync::Notify;
-
 use self::recent::Recent;
 use github_cache::GithubCache;
 
 use crate::Stack;
+use crate::pools::Requests;
 
 mod active;
 pub mod aside;
@@ -74,8 +73,8 @@ pub struct Service<'a, P, J> {
     watch: ServiceObserver<'a>,
     settings: Mutex<Arc<JobSettings>>,
     turns: Mutex<FairQueue>,
-    /// Panics of this process about rows.
-    panics: aside::PanicCounts,
+    /// Failures of this process at rows.
+    failed_rows: aside::FailedRows,
     /// Jobs that a worker of this process has, so that no other worker of it takes them.
     under_way: Mutex<BTreeSet<JobId>>,
     /// Repositories that this process noted as active lately.
@@ -84,8 +83,9 @@ pub struct Service<'a, P, J> {
     announced_lanes: Mutex<Recent<String>>,
     /// Answers of GitHub that are used again.
     github_cache: Mutex<GithubCache>,
-    /// Wakes the pool keeper after a job took a machine of a pool, or the settings changed.
-    pools: Notify,
+    /// Has the pool keeper look at a pool of which a job took a machine, and at all pools after the
+    /// settings changed.
+    pools: Requests,
     ending: run::Shutdown,
 }
 
@@ -100,14 +100,14 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
         let announced_lanes = Mutex::new(Recent::new(job::capacity::NOTED_EVERY));
         stack.share(settings.sharing());
         let settings = Mutex::new(Arc::new(settings));
-        let pools = Notify::new();
+        let pools = Requests::default();
         Self {
             stack,
             forge,
             watch,
             settings,
             turns,
-            panics: aside::PanicCounts::default(),
+            failed_rows: aside::FailedRows::default(),
             under_way,
             active_repositories,
             announced_lanes,
@@ -131,7 +131,7 @@ impl<'a, P: Ports, J> Service<'a, P, J> {
     /// Replaces the settings. The next sweep routes the rows that waited for them.
     pub fn configure(&self, settings: JobSettings) {
         self.stack.share(settings.sharing());
-        self.pools.notify_one();
+        self.pools.look_at_all();
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 

@@ -38,7 +38,7 @@ pub async fn process<P: Ports, J: JobForge>(
     if service.is_set_aside(id) {
         return Ok(Processed::Done);
     }
-    service.attempt(id, process_row(service, id)).await
+    service.serve_row(id, process_row(service, id)).await
 }
 
 /// The same in an attempt of the caller's.

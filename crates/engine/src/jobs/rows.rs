@@ -101,7 +101,10 @@ pub(super) async fn change_from<P: Ports, W>(
         let seen = stored.map(|seen| seen.revision);
         let row = job.row(seen, stack.now(), &stack.limits);
         match stack.ports.ledger().write_row(seen, &row).await {
-            Ok(Written::Won(row)) => return Ok(RowChange::To(SeenRow::of(&row)?)),
+            Ok(Written::Won(row)) => {
+                stack.note_row_stored();
+                return Ok(RowChange::To(SeenRow::of(&row)?));
+            }
             Ok(Written::Lost) if was_known => continue,
             // Another process wrote meanwhile, or our own write landed: read again.
             Ok(Written::Lost | Written::Unknown) => {}

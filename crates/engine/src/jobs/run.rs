@@ -32,8 +32,6 @@ const HAND_BACK: Duration = Duration::from_secs(3);
 
 /// How long the process waits before it begins again with work that panicked.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
-/// How often a process lists GitHub's runners.
-const LIST_RUNNERS_EVERY: Duration = Duration::from_secs(2 * 60);
 
 /// The duties of a process.
 #[derive(Clone, Debug)]
@@ -220,12 +218,10 @@ async fn find_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &
 /// Runs each lane of upkeep at its own pace: a slow one delays no other.
 async fn upkeep_loop<P: Ports, J>(service: &Service<'_, P, J>, desired: impl Fn() -> DesiredStack) {
     let (memory, desired) = (advertise::AdvertMemory::default(), &desired);
-    let every = service.stack.limits.upkeep;
+    let limits = &service.stack.limits;
     let lanes = Lane::ALL.map(|lane| {
         let memory = &memory;
-        // Listing GitHub's runners costs calls of its hour, and a runner that belongs to no machine is
-        // removed only after a longer time.
-        let every = if lane == Lane::Ghosts { every.max(LIST_RUNNERS_EVERY) } else { every };
+        let every = if lane == Lane::Ghosts { limits.list_runners } else { limits.upkeep };
         branch(repeat(service, "upkeep", every, async move || {
             for report in run_lane(service.stack, lane, &desired(), memory).await {
                 if let Ok(done) = report.outcome
@@ -247,10 +243,9 @@ async fn keep_pools<P: Ports, J>(service: &Service<'_, P, J>) {
     // A wrong clock would replace every machine for its age: another process keeps the pools.
     let is_right = || service.stack.clock_error().is_none();
     let configured = || is_right().then(|| service.settings().blueprints())?;
-    let woken = async || service.pools.notified().await;
     let tell = |kept: &pools::CycleReport| (service.watch)(&ServiceEvent::Kept(kept.clone()));
     let keeping = on_and_on(service, "pools", async || {
-        pools::keep(service.stack, &leases, configured, woken, &tell).await
+        pools::keep(service.stack, &leases, configured, &service.pools, &tell).await
     });
     tokio::select! {
         biased;

@@ -89,7 +89,9 @@ async fn look<P: Ports, J: JobForge>(
         | JobState::Ended { .. } => {
             let processed = process_row(service, &seen.job.id).await;
             rows::touch(stack, &seen, service.patience()).await?;
-            processed.map(|_| ())
+            let _ = processed?;
+            service.forgive(&seen.job.id);
+            Ok(())
         }
     }
 }

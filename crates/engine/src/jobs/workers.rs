@@ -364,7 +364,7 @@ async fn serve<P: Ports, J: JobForge>(
     let mut without_capacity = BTreeSet::new();
     for _ in 0..RACES_MAX {
         let assigning = assign_seen(service, &turn.seen, reach, &lines);
-        match service.attempt(&turn.seen.job.id, assigning).await? {
+        match service.serve_row(&turn.seen.job.id, assigning).await? {
             Processed::Taken => {}
             Processed::NoCapacity => {
                 without_capacity.insert(turn.repository.clone());

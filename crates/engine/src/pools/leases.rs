@@ -14,9 +14,9 @@ use bullpen_core::ids::{FencingToken, HolderId, LeaseName, PoolName};
 use bullpen_core::lease::{Lease, LeaseWatch};
 use bullpen_core::ports::{Clock, Fault, Ids, Ledger, Ports, Written};
 use bullpen_core::sabotage;
-use futures_util::future::join_all;
 
 use crate::Stack;
+use crate::at_once::at_once;
 
 /// What this process knows of one lease.
 #[derive(Debug, Default)]
@@ -59,22 +59,48 @@ impl Leases {
         (age < stack.limits.pool_lease).then_some(lease.token)
     }
 
-    /// Takes the leases that it can get, and returns the pools whose lease this process holds.
+    /// Takes the leases that it can get, and returns the pools whose lease this process holds, in the
+    /// order of their names.
     pub async fn hold<P: Ports>(&self, stack: &Stack<P>, pools: &[PoolName]) -> Vec<PoolName> {
-        let held = pools.iter().map(async |pool| self.hold_named(stack, &name(pool)).await);
-        let held = join_all(held).await;
-        pools.iter().zip(held).filter(|(_, held)| *held).map(|(pool, _)| pool.clone()).collect()
+        let answers =
+            at_once(pools, async |pool: &PoolName| (pool, self.hold_one(stack, &name(pool)).await));
+        let (mut held, mut failed) = (Vec::new(), Vec::new());
+        for (pool, answer) in answers.await {
+            match answer {
+                Ok(true) => held.push(pool.clone()),
+                Ok(false) => {}
+                Err(fault) => failed.push(fault),
+            }
+        }
+        if let Some(fault) = failed.first() {
+            tracing::info!(leases = failed.len(), %fault, "could not take leases of pools");
+        }
+        held.sort();
+        held
+    }
+
+    /// Those of these pools whose lease this process certainly holds.
+    pub(super) fn held_among<P: Ports>(
+        &self,
+        stack: &Stack<P>,
+        pools: &BTreeSet<PoolName>,
+    ) -> Vec<PoolName> {
+        pools.iter().filter(|pool| self.token(stack, pool).is_some()).cloned().collect()
     }
 
     /// Takes this lease if it can get it, and returns whether this process holds it.
     pub(crate) async fn hold_named<P: Ports>(&self, stack: &Stack<P>, lease: &LeaseName) -> bool {
-        if self.held_token(stack, lease).is_some() {
-            return true;
-        }
-        self.take(stack, lease).await.unwrap_or_else(|fault| {
+        self.hold_one(stack, lease).await.unwrap_or_else(|fault| {
             tracing::info!(%lease, %fault, "could not take lease");
             false
         })
+    }
+
+    async fn hold_one<P: Ports>(&self, stack: &Stack<P>, lease: &LeaseName) -> Result<bool, Fault> {
+        if self.held_token(stack, lease).is_some() {
+            return Ok(true);
+        }
+        self.take(stack, lease).await
     }
 
     /// Takes a lease that is free or over, or that the ledger shows as this process's own because
@@ -122,14 +148,16 @@ impl Leases {
     pub(crate) async fn renew<P: Ports>(&self, stack: &Stack<P>) {
         loop {
             stack.ports.clock().sleep(stack.limits.pool_lease_renew).await;
-            let held = self.held();
-            join_all(held.iter().map(async |lease| {
-                let renewed = self.write(stack, Some(lease), &lease.renewed()).await;
-                if !matches!(renewed, Ok(true)) {
-                    tracing::info!(lease = %lease.name, ?renewed, "could not renew lease");
-                }
-            }))
-            .await;
+            let renewed = at_once(self.held(), async |lease: Lease| {
+                let renewed = self.write(stack, Some(&lease), &lease.renewed()).await;
+                (lease.name, renewed)
+            });
+            let mut failed = renewed.await;
+            failed.retain(|(_, renewed)| !matches!(renewed, Ok(true)));
+            if let Some((lease, renewed)) = failed.first() {
+                let leases = failed.len();
+                tracing::info!(leases, first = %lease, ?renewed, "could not renew leases");
+            }
         }
     }
 
@@ -145,13 +173,13 @@ impl Leases {
             return;
         }
         let names: BTreeSet<LeaseName> = pools.iter().map(name).collect();
-        let held = self.held().into_iter().filter(|lease| names.contains(&lease.name));
-        join_all(held.map(async |lease| {
-            self.leases().remove(&lease.name);
-            let given_up = stack.ports.ledger().write_lease(Some(&lease), &lease.given_up()).await;
-            tracing::info!(lease = %lease.name, ?given_up, "gave up lease of pool with unreadable journal");
-        }))
-        .await;
+        let mut held = self.held();
+        held.retain(|lease| names.contains(&lease.name));
+        if let Some(first) = held.first() {
+            let (leases, first) = (held.len(), &first.name);
+            tracing::info!(leases, %first, "gives up leases of pools with unreadable journals");
+        }
+        self.give_back(stack, held).await;
     }
 
     /// Gives up the held leases, so that other processes need not wait for their end. If this
@@ -159,10 +187,14 @@ impl Leases {
     pub async fn give_up<P: Ports>(&self, stack: &Stack<P>) {
         let held = self.held();
         self.leases().clear();
-        let ledger = stack.ports.ledger();
-        join_all(held.iter().map(async |lease| {
-            let _ = ledger.write_lease(Some(lease), &lease.given_up()).await;
-        }))
+        self.give_back(stack, held).await;
+    }
+
+    async fn give_back<P: Ports>(&self, stack: &Stack<P>, held: Vec<Lease>) {
+        at_once(held, async |lease: Lease| {
+            self.leases().remove(&lease.name);
+            let _ = stack.ports.ledger().write_lease(Some(&lease), &lease.given_up()).await;
+        })
         .await;
     }
 }

@@ -19,28 +19,38 @@ use bullpen_core::instance::standby::StandbyStatus;
 use bullpen_core::pool::{ActionTaken, Blueprints, Note};
 use bullpen_core::ports::{Clock, Fault, Ids, Ports, Unreadable};
 use bullpen_core::schedule::Target;
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::Semaphore;
 
+use self::agenda::Agenda;
+use self::requests::Requested;
 use crate::Stack;
+use crate::at_once::at_once;
 
+mod agenda;
 mod execute;
 mod journals;
 mod launch;
 mod leases;
 mod orders;
+mod requests;
 mod survey;
 mod tags;
 
 pub use leases::Leases;
 pub use orders::{Ordered, order};
-pub use survey::{SurveyedPool, known, survey};
+pub use requests::Requests;
+pub use survey::{Survey, SurveyedPool, known, survey};
 
-/// How many times more often cycles run while a pool is not settled: it waits for events that take
+/// How many times more often a pool is surveyed while it is not settled: it waits for events that take
 /// seconds.
 const SPEEDUP: u32 = 10;
 /// A requested cycle begins no sooner than this after the last one began.
 const CYCLE_MIN: Duration = Duration::from_secs(1);
+/// How many plans are executed at once: those of all pools, in most stacks. With thousands of pools
+/// the others wait for their turn.
+const EXECUTED_MAX: usize = 64;
 
 /// The outcome of one cycle for one pool, for metrics and tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,21 +84,21 @@ pub async fn converge<P: Ports>(
     leases: &Leases,
 ) -> Result<Vec<CycleReport>, Fault> {
     let held = hold(stack, configured, leases).await?;
-    let found = survey(stack, configured, &held).await?;
-    let kept = found.into_iter().map(|found| execute::execute(stack, found, leases));
-    Ok(join_all(kept).await)
+    let found = survey(stack, configured, &held).await?.complete()?;
+    Ok(at_once(found, async |found: SurveyedPool| execute::execute(stack, found, leases).await)
+        .await)
 }
 
 /// Runs cycles for as long as it is polled. `configured` returns `None` while the process may keep no
-/// pool; `requested` completes when the process requests a cycle at once.
+/// pool.
 pub async fn keep<P: Ports>(
     stack: &Stack<P>,
     leases: &Leases,
     configured: impl Fn() -> Option<Blueprints>,
-    requested: impl AsyncFn(),
+    requests: &Requests,
     tell: CycleObserver<'_>,
 ) -> Infallible {
-    let cycles = cycles(stack, leases, &configured, &requested, tell);
+    let cycles = cycles(stack, leases, &configured, requests, tell);
     join(Box::pin(cycles), leases.renew(stack)).await.0
 }
 
@@ -99,54 +109,60 @@ fn executed<'k, P: Ports>(
     stack: &'k Stack<P>,
     found: SurveyedPool,
     leases: &'k Leases,
+    turns: &'k Semaphore,
 ) -> Execution<'k> {
     let pool = found.pool.clone();
     Box::pin(async move {
+        let _turn = turns.acquire().await;
         let execution = execute::execute(stack, found, leases);
         let kept = stack.caught("pool", &pool, execution).await.ok();
         (pool, kept)
     })
 }
 
-/// Runs cycles without an end. A pool whose plan is still being executed is left out of a survey,
-/// and delays no other pool.
+/// Runs cycles without an end. A pool whose plan is still being executed is left out of a survey.
 async fn cycles<P: Ports>(
     stack: &Stack<P>,
     leases: &Leases,
     configured: &impl Fn() -> Option<Blueprints>,
-    requested: &impl AsyncFn(),
+    requests: &Requests,
     tell: CycleObserver<'_>,
 ) -> Infallible {
-    let clock = stack.ports.clock();
+    let (clock, turns) = (stack.ports.clock(), Semaphore::new(EXECUTED_MAX));
     let mut executing: FuturesUnordered<Execution<'_>> = FuturesUnordered::new();
-    let mut busy: BTreeSet<PoolName> = BTreeSet::new();
+    let mut agenda = Agenda::default();
     loop {
         let began = clock.monotonic();
-        let surveying = survey_held(stack, leases, configured(), &busy);
+        let only = agenda.begin(began, began + jittered(stack, stack.limits.converge));
+        let surveying = survey_held(stack, leases, configured(), (&agenda, only.as_ref()));
         let (found, ended) = survey_while_executing(surveying, &mut executing).await;
-        let mut due = clock.monotonic() + jittered(stack, stack.limits.converge);
-        // A pool that is not settled hurries the next cycle.
-        let sooner = |kept: Option<CycleReport>| {
-            let kept = kept.inspect(tell).filter(|kept| !kept.is_settled());
-            kept.map(|_| began + jittered(stack, stack.limits.converge / SPEEDUP))
+        let end = |agenda: &mut Agenda, (pool, kept): (PoolName, Option<CycleReport>)| {
+            agenda.has_executed(&pool);
+            if kept.inspect(tell).is_some_and(|kept| !kept.is_settled()) {
+                let soon = began + jittered(stack, stack.limits.converge / SPEEDUP);
+                agenda.soon_by(soon, pool);
+            }
         };
-        for (pool, kept) in ended {
-            busy.remove(&pool);
-            due = due.min(sooner(kept).unwrap_or(due));
+        for ended in ended {
+            end(&mut agenda, ended);
         }
         for found in found {
-            busy.insert(found.pool.clone());
-            executing.push(executed(stack, found, leases));
+            agenda.executes(&found.pool);
+            executing.push(executed(stack, found, leases, &turns));
         }
-        while clock.monotonic() < due {
+        while clock.monotonic() < agenda.next() {
             tokio::select! {
                 biased;
-                Some((pool, kept)) = executing.next() => {
-                    busy.remove(&pool);
-                    due = due.min(sooner(kept).unwrap_or(due));
+                Some(ended) = executing.next() => end(&mut agenda, ended),
+                Requested { all, pools } = requests.take() => {
+                    if all {
+                        agenda.all_by(began + CYCLE_MIN);
+                    }
+                    for pool in pools {
+                        agenda.soon_by(began + CYCLE_MIN, pool);
+                    }
                 }
-                () = requested() => due = due.min(began + CYCLE_MIN),
-                () = clock.sleep(due.saturating_sub(clock.monotonic())) => {}
+                () = clock.sleep(agenda.next().saturating_sub(clock.monotonic())) => {}
             }
         }
     }
@@ -195,27 +211,37 @@ async fn hold<P: Ports>(
     Ok(leases.hold(stack, &known.readable).await)
 }
 
-/// Surveys every pool whose lease this process holds and whose last plan is executed.
+/// Surveys every pool, or `only` these, whose lease this process holds and whose last plan is executed.
+/// Leases are taken with a survey of all.
 async fn survey_held<P: Ports>(
     stack: &Stack<P>,
     leases: &Leases,
     configured: Option<Blueprints>,
-    busy: &BTreeSet<PoolName>,
+    (agenda, only): (&Agenda, Option<&BTreeSet<PoolName>>),
 ) -> Vec<SurveyedPool> {
     let Some(configured) = configured else {
         leases.give_up(stack).await;
         return Vec::new();
     };
     let surveying = async {
-        let mut held = hold(stack, &configured, leases).await?;
-        held.retain(|pool| !busy.contains(pool));
+        let mut held = match only {
+            Some(only) => leases.held_among(stack, only),
+            None => hold(stack, &configured, leases).await?,
+        };
+        held.retain(|pool| !agenda.is_busy(pool));
         survey(stack, &configured, &held).await
     };
     let surveyed = stack.caught("survey", "", surveying).await;
-    surveyed.unwrap_or_else(|defect| Err(defect.into())).unwrap_or_else(|fault| {
-        tracing::warn!(%fault, "could not survey the pools");
-        Vec::new()
-    })
+    let Survey { pools, failed } =
+        surveyed.unwrap_or_else(|defect| Err(defect.into())).unwrap_or_else(|fault| {
+            tracing::warn!(%fault, "could not survey the pools");
+            Survey::default()
+        });
+    if let Some((first, fault)) = failed.first_key_value() {
+        let pools = failed.len();
+        tracing::warn!(pools, %first, %fault, "could not survey some of the pools");
+    }
+    pools
 }
 
 #[cfg(test)]

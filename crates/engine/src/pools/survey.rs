@@ -20,10 +20,11 @@ use bullpen_core::pool::{
     WarmUp, plan,
 };
 use bullpen_core::ports::{Fault, Ledger, Machine, Ports};
-use futures_util::future::try_join_all;
+use bullpen_core::sabotage;
 
 use super::journals::{self, Journals, StoredJournal};
 use crate::Stack;
+use crate::at_once::at_once;
 use crate::reports;
 use crate::retry::retry_until;
 
@@ -110,23 +111,49 @@ pub(super) async fn list<P: Ports>(
     Ok(KnownPools { readable, unreadable })
 }
 
+/// The result of a survey.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// The surveyed pools, in the order of their names.
+    pub pools: Vec<SurveyedPool>,
+    /// Why each of the other pools could not be read.
+    pub failed: BTreeMap<PoolName, Fault>,
+}
+
+impl Survey {
+    /// All pools; the fault of one of them if any could not be read.
+    pub fn complete(self) -> Result<Vec<SurveyedPool>, Fault> {
+        self.failed.into_values().next().map_or(Ok(self.pools), Err)
+    }
+}
+
 /// Surveys these pools, with one list of the cloud's machines for all of them. It leaves out a pool
 /// whose journal this program cannot read.
 pub async fn survey<P: Ports>(
     stack: &Stack<P>,
     configured: &Blueprints,
     pools: &[PoolName],
-) -> Result<Vec<SurveyedPool>, Fault> {
+) -> Result<Survey, Fault> {
+    let mut survey = Survey::default();
     if pools.is_empty() {
-        return Ok(Vec::new());
+        return Ok(survey);
     }
     let mut journals = journals::all(stack).await?;
     let readable = pools.iter().filter(|pool| !journals.unreadable.contains_key(*pool));
-    let read = readable.map(|pool| {
-        let read = journals.readable.remove(pool).unwrap_or_default();
-        recorded(stack, pool, read)
+    let journaled: Vec<(&PoolName, StoredJournal)> =
+        readable.map(|pool| (pool, journals.readable.remove(pool).unwrap_or_default())).collect();
+    let answers = at_once(journaled, async |(pool, read): (&PoolName, StoredJournal)| {
+        (pool.clone(), recorded(stack, pool, read).await)
     });
-    let recorded = try_join_all(read).await?;
+    let mut recorded = Vec::new();
+    for (pool, answer) in answers.await {
+        match answer {
+            Ok(one) => recorded.push(one),
+            Err(fault) if sabotage!("one-unread-pool-stops-the-survey") => return Err(fault),
+            Err(fault) => drop(survey.failed.insert(pool, fault)),
+        }
+    }
+    recorded.sort_by(|one, other| one.pool.cmp(&other.pool));
     let until = stack.now().after(stack.limits.release_retry);
     let machines = if recorded.iter().all(|one| one.records.is_empty()) {
         Vec::new()
@@ -135,7 +162,18 @@ pub async fn survey<P: Ports>(
     };
     let mut machines: BTreeMap<InstanceId, Machine> =
         machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect();
-    let reports = reports(stack, &recorded, &machines).await?;
+
+    let reports = reports(stack, &recorded, &machines).await.unwrap_or_else(|fault| {
+        // Only the pools that need no report can be judged.
+        recorded.retain(|one| {
+            let needs = needed_reports(one, &machines).next().is_some();
+            if needs {
+                survey.failed.insert(one.pool.clone(), fault.clone());
+            }
+            !needs
+        });
+        BTreeMap::new()
+    });
     let used = used(stack, configured, pools).await?;
     let found = recorded.into_iter().map(|recorded| {
         let own = recorded.records.iter();
@@ -143,7 +181,8 @@ pub async fn survey<P: Ports>(
         let blueprint = configured.pools.get(&recorded.pool);
         judge(stack, recorded, blueprint, own, &reports, &used)
     });
-    Ok(found.collect())
+    survey.pools = found.collect();
+    Ok(survey)
 }
 
 /// The ledger's view of one pool.
@@ -188,11 +227,8 @@ async fn reports<P: Ports>(
     recorded: &[Recorded],
     machines: &BTreeMap<InstanceId, Machine>,
 ) -> Result<BTreeMap<InstanceId, Report>, Fault> {
-    let asked: Vec<&Record> = recorded
-        .iter()
-        .flat_map(|one| &one.records)
-        .filter(|record| needs_report(record, machines.get(&record.id)))
-        .collect();
+    let asked: Vec<&Record> =
+        recorded.iter().flat_map(|one| needed_reports(one, machines)).collect();
     if asked.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -200,6 +236,15 @@ async fn reports<P: Ports>(
     let reports = reports::of_each(stack, &asked, until).await?;
     let named = asked.iter().zip(reports);
     Ok(named.filter_map(|(record, report)| Some((record.id.clone(), report?))).collect())
+}
+
+/// The machines of a pool that cannot be judged by their state alone.
+fn needed_reports<'r>(
+    recorded: &'r Recorded,
+    machines: &BTreeMap<InstanceId, Machine>,
+) -> impl Iterator<Item = &'r Record> {
+    let records = recorded.records.iter();
+    records.filter(|record| needs_report(record, machines.get(&record.id)))
 }
 
 /// Whether a machine warms up, may be taken away by the cloud, is gone and perhaps never came up,

@@ -23,7 +23,7 @@ use bullpen_core::pool::{Blueprints, Journal, Note, StackBase};
 use bullpen_core::ports::{Ledger, Machine, MachineState, Ports};
 use bullpen_engine::Stack;
 use bullpen_engine::jobs::{self, Duties};
-use bullpen_engine::pools::{self, Leases, SurveyedPool};
+use bullpen_engine::pools::{self, Leases, Requests, Survey, SurveyedPool};
 
 use crate::calm_world;
 use crate::checker::Checker;
@@ -129,11 +129,11 @@ impl PoolWorld {
     /// Keeps pools until the keeper dies; never returns.
     pub async fn keeping(&self, keeper: &PoolKeeper) -> Infallible {
         let PoolKeeper { wire, stack, leases } = keeper;
-        let configured = || Some(self.blueprints());
+        let (configured, requests) = (|| Some(self.blueprints()), Requests::default());
         tokio::select! {
             biased;
             () = wire.died() => {}
-            never = Box::pin(pools::keep(stack, leases, configured, pending::<()>, &|_| {})) => match never {},
+            never = Box::pin(pools::keep(stack, leases, configured, &requests, &|_| {})) => match never {},
         }
         pending().await
     }
@@ -255,7 +255,7 @@ impl PoolWorld {
         let (stack, configured) = (self.world.onlooker(), self.blueprints());
         let names = pools::known(&stack, &configured).await.expect("the onlooker has no faults");
         let found = pools::survey(&stack, &configured, &names).await;
-        let found = found.expect("the onlooker has no faults");
+        let found = found.and_then(Survey::complete).expect("the onlooker has no faults");
         self.checker.look_at_plans(&found);
         found
     }

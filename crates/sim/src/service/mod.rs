@@ -15,7 +15,7 @@ use bullpen_core::ports::Ports;
 use bullpen_engine::Stack;
 use bullpen_engine::branch::branch;
 use bullpen_engine::jobs::{self, Duties, Service, ensure_queues};
-use bullpen_engine::pools::{SurveyedPool, known, survey};
+use bullpen_engine::pools::{Survey, SurveyedPool, known, survey};
 use futures_util::future::join_all;
 
 use crate::clock::pass;
@@ -167,7 +167,8 @@ pub(crate) async fn look_at_pools(world: &World, plan: &ServicePlan) -> Vec<Surv
     let pools = plan.timeline.at(world.outside.clock().elapsed());
     let configured = plan.settings_with(pools.as_ref()).blueprints().unwrap_or_default();
     let names = known(&stack, &configured).await.expect("the onlooker has no faults");
-    survey(&stack, &configured, &names).await.expect("the onlooker has no faults")
+    let found = survey(&stack, &configured, &names).await;
+    found.and_then(Survey::complete).expect("the onlooker has no faults")
 }
 
 /// One process of the service, to its end or its death.

@@ -3,6 +3,7 @@
 //!
 //! Not here: a pool's panic (`tests/pools`).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -52,6 +53,68 @@ pub(crate) fn a_row_that_panics_is_set_aside() {
             JobState::Ended { end: End::Failed(Reason::DeadlinePassed { .. }), .. }
         );
         assert!(is_told, "{row:?}");
+        sim.end().await;
+    });
+}
+
+/// The store refuses every change of row 7 for good, as it does if the row is too large.
+#[test]
+pub(crate) fn a_row_that_fails_for_good_is_set_aside_and_tried_again() {
+    on_virtual_time(async {
+        let sim = ServiceWorld::new(5).await;
+        let ledger = sim.world.outside.ledger();
+        ledger.fail_row_changes(|job| job.as_str() == "7");
+        for job in ["7", "8", "9"] {
+            sim.queue(job).await;
+        }
+        let onlooker = sim.world.onlooker();
+        let noted = async || aside::note_of(&onlooker, &JobId::new("7")).await.expect("calm");
+        let (clock, mended_at) = (sim.world.outside.clock(), Cell::new(None));
+        let over = async || {
+            if let Some(noted) = noted().await
+                && mended_at.get().is_none()
+            {
+                assert!(noted.what.contains("a planned fault"), "{noted:?}");
+                mended_at.set(Some(clock.elapsed()));
+                ledger.fail_row_changes(|_| false);
+            }
+            let others = sim.is_settled("8").await && sim.is_settled("9").await;
+            others && sim.is_settled("7").await
+        };
+        assert!(sim.serve_until("first", 40 * MINUTE, |_| true, over).await);
+        let waited = mended_at.get().map(|at| clock.elapsed().saturating_sub(at));
+        let lasts = Limits::DEFAULT.set_aside_for;
+        assert!(waited.is_some_and(|waited| waited >= lasts), "it was left alone: {waited:?}");
+        assert_eq!(sim.github.notices(), []);
+        sim.end().await;
+    });
+}
+
+/// The store refuses every change of every row for a while: that is no row's fault.
+#[test]
+pub(crate) fn an_outage_sets_no_row_aside() {
+    on_virtual_time(async {
+        let sim = ServiceWorld::new(5).await;
+        let ledger = sim.world.outside.ledger();
+        ledger.fail_row_changes(|_| true);
+        let jobs = ["7", "8", "9"];
+        for job in jobs {
+            sim.queue(job).await;
+        }
+        let onlooker = sim.world.onlooker();
+        let over = async || {
+            if sim.world.outside.clock().elapsed() > 10 * MINUTE {
+                ledger.fail_row_changes(|_| false);
+            }
+            for job in jobs {
+                if !sim.is_settled(job).await {
+                    return false;
+                }
+            }
+            true
+        };
+        assert!(sim.serve_until("first", 14 * MINUTE, |_| true, over).await);
+        assert_eq!(aside::all(&onlooker).await, Ok(Vec::new()));
         sim.end().await;
     });
 }

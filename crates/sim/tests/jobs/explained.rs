@@ -14,7 +14,7 @@ use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::calm_world;
 use bullpen_sim::clock::on_virtual_time;
 
-use super::service_world::{ServiceWorld, about_in};
+use super::service_world::{ServiceWorld, about_in, two_jobs};
 
 const LONG: Duration = Duration::from_secs(30 * 60);
 
@@ -210,13 +210,8 @@ fn a_job_on_another_jobs_machine_names_that_machine() {
 /// Returns whether the first job took the second job's runner.
 fn of_one_label(seed: u64) -> bool {
     on_virtual_time(async {
-        let sim = ServiceWorld::in_world(calm_world::new(seed, 5).await).await.reusing();
-        calm_world::add_idle(&sim.world, Usage::OnDemand, 2).await;
-        for job in ["7", "8"] {
-            let fact = sim.submit(job, about_in(job, "acme/app", "runs-on/runner=large"));
-            sim.deliver(&fact).await;
-        }
-        let done = async || sim.is_settled("7").await && sim.is_settled("8").await;
+        let sim = two_jobs(seed, ["acme/app"; 2]).await;
+        let done = async || sim.both_settled().await;
         assert!(sim.serve_until("serve", LONG, |_| true, done).await, "seed {seed}");
         let [one, other] = [explained(&sim, "7", None).await, explained(&sim, "8", None).await];
         sim.end().await;

@@ -9,6 +9,7 @@ mod ceilings;
 pub(crate) mod clocks;
 mod cost;
 pub(crate) mod defects;
+pub(crate) mod denied;
 mod explained;
 mod ghosts;
 pub(crate) mod githubs_hour;

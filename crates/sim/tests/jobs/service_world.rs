@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bullpen_core::class::VcpuRange;
+use bullpen_core::class::{Usage, VcpuRange};
 use bullpen_core::config::runner::{MemoryRange, Reuse, RunnerConfig};
 use bullpen_core::config::runs_on::Config;
 use bullpen_core::ids::{ClassName, JobId, Repository, RunAttempt};
@@ -138,6 +138,11 @@ impl ServiceWorld {
     pub(crate) async fn is_settled(&self, job: &str) -> bool {
         let state = self.row(job).await.state;
         matches!(state, JobState::Ended { debts, .. } if debts.is_settled())
+    }
+
+    /// The same of both jobs of [`two_jobs`].
+    pub(crate) async fn both_settled(&self) -> bool {
+        self.is_settled("7").await && self.is_settled("8").await
     }
 
     /// Whether GitHub says that this job is over.
@@ -288,4 +293,16 @@ fn config(reuse: bool) -> Config {
         ..RunnerConfig::default()
     };
     Config { runners: BTreeMap::from([(ClassName::new("large"), large)]), ..Config::default() }
+}
+
+/// A world with two idle machines and two jobs of one label, each of its repository; both machines
+/// serve on after trusted code of one repository.
+pub(crate) async fn two_jobs(seed: u64, repositories: [&str; 2]) -> ServiceWorld {
+    let sim = ServiceWorld::in_world(calm_world::new(seed, 5).await).await.reusing();
+    calm_world::add_idle(&sim.world, Usage::OnDemand, 2).await;
+    for (job, repository) in ["7", "8"].into_iter().zip(repositories) {
+        let fact = sim.submit(job, about_in(job, repository, "runs-on/runner=large"));
+        sim.deliver(&fact).await;
+    }
+    sim
 }

@@ -15,7 +15,7 @@ use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::calm_world::{self, IdleMachines};
 use bullpen_sim::clock::on_virtual_time;
 
-use super::service_world::{ServiceWorld, about_in};
+use super::service_world::{ServiceWorld, about_in, two_jobs};
 
 const LONG: Duration = Duration::from_secs(30 * 60);
 
@@ -85,12 +85,7 @@ fn two_jobs_that_took_each_others_runners_leave_the_machines_where_they_are() {
 /// Returns whether one of the two took the other's runner.
 fn two_of_one_label(seed: u64) -> bool {
     on_virtual_time(async {
-        let sim = ServiceWorld::in_world(calm_world::new(seed, 5).await).await.reusing();
-        calm_world::add_idle(&sim.world, Usage::OnDemand, 2).await;
-        for job in ["7", "8"] {
-            let fact = sim.submit(job, about_in(job, "acme/app", "runs-on/runner=large"));
-            sim.deliver(&fact).await;
-        }
+        let sim = two_jobs(seed, ["acme/app"; 2]).await;
         // The worker ends with this process: it must see both runners listen first.
         let both_run = async || {
             for job in ["7", "8"] {
@@ -130,7 +125,7 @@ fn two_of_one_label(seed: u64) -> bool {
             assert_eq!(other.runs_on(), Some(&held.instance), "seed {seed}");
             assert_eq!((one.taken_by, other.taken_by), (Some("8".into()), Some("7".into())));
         }
-        let done = async || sim.is_settled("7").await && sim.is_settled("8").await;
+        let done = async || sim.both_settled().await;
         assert!(sim.serve_until("finish", LONG, |_| true, done).await, "seed {seed}");
         assert_eq!(sim.launched(), 2, "seed {seed}");
         assert_eq!(idle(&sim).await, 2, "seed {seed}: their class is reused");
@@ -175,7 +170,7 @@ fn one_is_over_first(seed: u64) -> bool {
         let within = Duration::from_secs(300);
         let released = sim.serve_until("serve", within, is_delivered, first).await;
         assert!(released && !sim.is_over("8"), "seed {seed}: {:?}", sim.row("7").await);
-        let done = async || sim.is_settled("7").await && sim.is_settled("8").await;
+        let done = async || sim.both_settled().await;
         assert!(sim.serve_until("finish", LONG, |_| true, done).await, "{:?}", sim.row("8").await);
         assert_eq!(sim.launched(), 2, "seed {seed}");
         assert_eq!(idle(&sim).await, 1, "seed {seed}: the first machine's idle time is over");
@@ -199,7 +194,7 @@ fn a_job_that_lost_its_runner_to_an_unannounced_job_gets_another() {
         };
         assert!(sim.serve_until("serve", LONG, |_| true, deprived).await);
         assert!(matches!(sim.row("7").await.state, JobState::Elsewhere));
-        let done = async || sim.is_settled("7").await && sim.is_settled("8").await;
+        let done = async || sim.both_settled().await;
         assert!(sim.serve_until("again", LONG, |_| true, done).await, "{:?}", sim.row("8").await);
         assert!(sim.github.notices().is_empty());
         assert!(sim.launched() <= 2);

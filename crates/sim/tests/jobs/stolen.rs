@@ -5,14 +5,13 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use bullpen_core::class::Usage;
 use bullpen_core::instance::State;
 use bullpen_core::job::{JobFact, JobStep, JobStepAt, RUNNING_LOOK_AGAIN, ReportedStatus, Setback};
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_sim::calm_world;
 use bullpen_sim::clock::{on_virtual_time, pass};
 
-use super::service_world::{ServiceWorld, about, about_in};
+use super::service_world::{ServiceWorld, about, about_in, two_jobs};
 
 const LONG: Duration = Duration::from_secs(30 * 60);
 
@@ -36,7 +35,7 @@ async fn two_of_one_label(seed: u64, late: Duration) {
     let never = async || false;
     assert!(!sim.serve_until("second", late, |_| true, never).await);
     sim.deliver(&first).await;
-    let done = async || sim.is_settled("7").await && sim.is_settled("8").await;
+    let done = async || sim.both_settled().await;
     assert!(sim.serve_until("serve", LONG, |_| true, done).await, "{:?}", sim.row("8").await);
     assert_eq!(sim.launched(), 2, "seed {seed}, {late:?} late: {:?}", sim.row("8").await);
     assert!(sim.github.notices().is_empty());
@@ -163,18 +162,6 @@ fn took_each_others(sim: &ServiceWorld) -> bool {
     runners == ["sim-8-0", "sim-7-0"].map(|runner| Some(runner.to_owned()))
 }
 
-/// A world with two idle machines and two jobs of one label, each of its repository; both machines
-/// serve on after trusted code of one repository.
-async fn two_jobs(seed: u64, repositories: [&str; 2]) -> ServiceWorld {
-    let sim = ServiceWorld::in_world(calm_world::new(seed, 5).await).await.reusing();
-    calm_world::add_idle(&sim.world, Usage::OnDemand, 2).await;
-    for (job, repository) in ["7", "8"].into_iter().zip(repositories) {
-        let fact = sim.submit(job, about_in(job, repository, "runs-on/runner=large"));
-        sim.deliver(&fact).await;
-    }
-    sim
-}
-
 /// Whether the machine that was the job's own is idle.
 async fn is_idle(sim: &ServiceWorld, job: &str) -> bool {
     let own = |step: &JobStepAt| match &step.step {
@@ -188,10 +175,6 @@ async fn is_idle(sim: &ServiceWorld, job: &str) -> bool {
     record.is_some_and(|record| matches!(record.state, State::Idle { .. }))
 }
 
-async fn both_settled(sim: &ServiceWorld) -> bool {
-    sim.is_settled("7").await && sim.is_settled("8").await
-}
-
 /// The code that ran on a machine decides what becomes of it, and not the job that owns it.
 #[test]
 fn a_forks_job_on_another_jobs_machine_ends_that_machine() {
@@ -199,7 +182,7 @@ fn a_forks_job_on_another_jobs_machine_ends_that_machine() {
         on_virtual_time(async {
             let sim = two_jobs(*seed, ["acme/app"; 2]).await;
             sim.github.from_fork(about("7").run);
-            let done = async || both_settled(&sim).await;
+            let done = async || sim.both_settled().await;
             assert!(sim.serve_until("serve", LONG, |_| true, done).await, "seed {seed}");
             let taken = took_each_others(&sim);
             let idle = (is_idle(&sim, "7").await, is_idle(&sim, "8").await);
@@ -219,7 +202,7 @@ fn a_machine_that_ran_another_groups_job_ends() {
     let taken = (0..8).filter(|seed| {
         on_virtual_time(async {
             let sim = two_jobs(*seed, ["acme/app", "acme/other"]).await;
-            let done = async || both_settled(&sim).await;
+            let done = async || sim.both_settled().await;
             assert!(sim.serve_until("serve", LONG, |_| true, done).await, "seed {seed}");
             let taken = took_each_others(&sim);
             for job in ["7", "8"] {
@@ -239,7 +222,7 @@ fn two_jobs_on_each_others_runners_survive_a_death_anywhere() {
     let seed = (0..8).find(|seed| {
         on_virtual_time(async {
             let sim = two_jobs(*seed, ["acme/app"; 2]).await;
-            let done = async || both_settled(&sim).await;
+            let done = async || sim.both_settled().await;
             assert!(sim.serve_until("serve", LONG, |_| true, done).await);
             let taken = took_each_others(&sim);
             sim.end().await;
@@ -250,7 +233,7 @@ fn two_jobs_on_each_others_runners_survive_a_death_anywhere() {
     for fuse in (50..2_000).step_by(50) {
         on_virtual_time(async {
             let sim = two_jobs(seed, ["acme/app"; 2]).await;
-            let done = async || both_settled(&sim).await;
+            let done = async || sim.both_settled().await;
             let first = sim.serve_with_fuse("first", Some(fuse), LONG, |_| true, done).await;
             let settled =
                 first.is_some() || sim.serve_until("second", 2 * LONG, |_| true, done).await;
@@ -307,7 +290,7 @@ fn the_second_is_cancelled(seed: u64) -> bool {
         }
         assert!(!sim.is_over("7"));
         assert_eq!(sim.row("8").await.taken_by, Some("7".into()));
-        let done = async || both_settled(&sim).await;
+        let done = async || sim.both_settled().await;
         assert!(sim.serve_until("finish", 4 * LONG, |_| true, done).await, "{:?}", row().await);
         assert!(is_idle(&sim, "8").await, "{:?}", sim.row("8").await);
         assert_eq!(sim.launched(), 2);

@@ -11,6 +11,7 @@ pub(crate) mod hostile;
 pub(crate) mod keepers;
 mod leaving;
 mod lifetimes;
+pub(crate) mod many;
 pub(crate) mod replacing;
 pub(crate) mod rounds;
 #[path = "../side_by_side/mod.rs"]

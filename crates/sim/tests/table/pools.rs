@@ -2,7 +2,9 @@
 //!
 //! Not here: the mistakes themselves (`sabotage!` in the code), the tests (`tests/pools`).
 
-use crate::pools::{calls, converging, crashes, hostile, keepers, replacing, rounds, troubles};
+use crate::pools::{
+    calls, converging, crashes, hostile, keepers, many, replacing, rounds, troubles,
+};
 
 /// A bug that a test finds.
 pub(crate) struct TestBug {
@@ -16,6 +18,16 @@ pub(crate) struct TestBug {
 
 /// The bugs that tests of pools find.
 pub(crate) const BUGS: &[TestBug] = &[
+    TestBug {
+        name: "one-unread-pool-stops-the-survey",
+        mistake: "no pool is surveyed if one of them cannot be read",
+        test: many::a_pool_that_cannot_be_read_stops_no_other,
+    },
+    TestBug {
+        name: "one-pool-hurries-all",
+        mistake: "every pool is read again every few seconds while one of them boots",
+        test: many::a_pool_that_is_not_settled_has_no_other_read,
+    },
     TestBug {
         name: "one-bad-report-fails-the-batch",
         mistake: "the engine takes an unreadable report for a fault of the store",

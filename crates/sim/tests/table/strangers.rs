@@ -4,7 +4,7 @@
 //! Not here: the mistakes themselves (`sabotage!` in the code).
 
 use super::pools::TestBug;
-use crate::jobs::{clocks, defects, reruns, strangers};
+use crate::jobs::{clocks, defects, denied, reruns, strangers};
 use crate::strangers::{
     a_guessed_label_gets_no_runner, a_machine_that_a_stranger_was_started_on_is_not_used_again,
     machines_of_a_run_of_unknown_origin_end,
@@ -41,6 +41,16 @@ pub(crate) const BUGS: &[TestBug] = &[
         name: "poison-is-never-set-aside",
         mistake: "a process serves a row again and again that makes it panic each time",
         test: defects::a_row_that_panics_is_set_aside,
+    },
+    TestBug {
+        name: "outages-bury-rows",
+        mistake: "a process sets rows aside for faults of a store that stores no row at all",
+        test: defects::an_outage_sets_no_row_aside,
+    },
+    TestBug {
+        name: "denials-are-forgotten",
+        mistake: "a process asks several times a minute for the end of a machine that the cloud denies to end",
+        test: denied::a_machine_that_may_not_be_ended_is_asked_for_at_a_growing_pace,
     },
     TestBug {
         name: "clocks-are-believed",

@@ -87,6 +87,16 @@ impl LedgerModel {
         locked(&self.state).pool_listings
     }
 
+    /// Every listing of this pool fails with this fault, until `None`.
+    pub fn fail_listings_of(&self, pool: Option<(PoolName, Fault)>) {
+        locked(&self.state).unlistable = pool;
+    }
+
+    /// Every change of such a stored row fails for good.
+    pub fn fail_row_changes(&self, fails: impl Fn(&JobId) -> bool + Send + 'static) {
+        locked(&self.state).fails_row = Some(Box::new(fails));
+    }
+
     /// All records, tombstones included, and all intents with an outstanding reservation.
     pub fn snapshot(&self) -> (Vec<Record>, Vec<Intent>) {
         locked(&self.state).snapshot()
@@ -157,11 +167,7 @@ impl LedgerModel {
             state.checked(kind, key, ())?;
             Ok(effect(state, now))
         };
-        match self.trip(checked).await {
-            Reply::Answered(Ok(written)) => Ok(written),
-            Reply::Answered(Err(fault)) | Reply::Refused(fault) => Err(fault),
-            Reply::Lost => Ok(Written::Unknown),
-        }
+        settled(self.trip(checked).await)
     }
 
     async fn ask<T: Send + 'static>(
@@ -178,6 +184,15 @@ impl LedgerModel {
     ) -> Result<T, Fault> {
         let lag = lag(&self.wire);
         self.ask(move |state, now| effect(state, now.before(lag))).await
+    }
+}
+
+/// The answer to a write that the ledger may refuse.
+fn settled<T>(reply: Reply<Result<Written<T>, Fault>>) -> Result<Written<T>, Fault> {
+    match reply {
+        Reply::Answered(Ok(written)) => Ok(written),
+        Reply::Answered(Err(fault)) | Reply::Refused(fault) => Err(fault),
+        Reply::Lost => Ok(Written::Unknown),
     }
 }
 
@@ -239,10 +254,13 @@ impl Ledger for LedgerModel {
     async fn standing_by(&self, pool: &PoolName) -> Result<Listing<Record>, Fault> {
         let pool = pool.clone();
         self.ask(move |state, now| {
+            if let Some((_, fault)) = state.unlistable.as_ref().filter(|(of, _)| *of == pool) {
+                return Err(fault.clone());
+            }
             let found = state.standing_by(now, &pool);
-            state.listed(ItemKind::Record, found, |record| record.id.clone())
+            Ok(state.listed(ItemKind::Record, found, |record| record.id.clone()))
         })
-        .await
+        .await?
     }
 
     async fn due(&self, before: Timestamp, after: Option<&str>) -> Result<Page<Record>, Fault> {
@@ -333,10 +351,15 @@ impl Ledger for LedgerModel {
         row: &JobRow,
     ) -> Result<Written<JobRow>, Fault> {
         let row = row.clone();
-        self.write_over(ItemKind::Row, row.job.to_string(), move |state, now| {
-            state.write_row(now, seen, row)
-        })
-        .await
+        self.wire.writes_to("ledger");
+        let reply = self.trip(move |state, now| {
+            state.checked(ItemKind::Row, &row.job, ())?;
+            if seen.is_some() && state.fails_row.as_ref().is_some_and(|fails| fails(&row.job)) {
+                return Err(Fault::Unclassified("a planned fault".to_owned()));
+            }
+            Ok(state.write_row(now, seen, row))
+        });
+        settled(reply.await)
     }
 
     async fn waiting_repositories(&self, lane: &str) -> Result<Vec<Repository>, Fault> {

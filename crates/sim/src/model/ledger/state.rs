@@ -10,10 +10,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use bullpen_core::creation::{Intent, Scope};
-use bullpen_core::ids::{InstanceId, IntentId, LeaseName, Revision};
+use bullpen_core::ids::{InstanceId, IntentId, JobId, LeaseName, PoolName, Revision};
 use bullpen_core::instance::{InstanceEvent, Record, State};
 use bullpen_core::lease::Lease;
-use bullpen_core::ports::{ClaimWrite, Document, JobRow, Written};
+use bullpen_core::ports::{ClaimWrite, Document, Fault, JobRow, Written};
 use bullpen_core::time::Timestamp;
 
 use super::directories::Directories;
@@ -73,6 +73,9 @@ pub enum LedgerWrite<'a> {
 /// The observer of every write as it lands.
 pub type LedgerObserver = Box<dyn FnMut(&LedgerWrite<'_>) + Send>;
 
+/// Which rows a fault concerns.
+pub(super) type FailsRow = Box<dyn Fn(&JobId) -> bool + Send>;
+
 /// The whole state of the ledger.
 #[derive(Default)]
 pub struct LedgerState {
@@ -91,6 +94,10 @@ pub struct LedgerState {
     pub(super) documents: Documents,
     /// How often a process listed a pool.
     pub(super) pool_listings: u64,
+    /// A pool that cannot be listed, and why.
+    pub(super) unlistable: Option<(PoolName, Fault)>,
+    /// Whose stored rows cannot be changed.
+    pub(super) fails_row: Option<FailsRow>,
     pub(super) foreign: Foreign,
     observer: Option<LedgerObserver>,
     pub(super) caller: Arc<str>,
