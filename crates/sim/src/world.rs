@@ -155,6 +155,7 @@ pub const CALM: Climate = Climate {
         skewed: 0,
         exits: 0,
         forgotten: 0,
+        updates: 0,
     },
     delays: Delays {
         boot_max: Duration::from_secs(30),

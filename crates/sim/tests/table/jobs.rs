@@ -117,6 +117,11 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
         scenario: "pain42_orders_that_come_late_cost_no_warm_machine",
     },
     ScenarioBug {
+        name: "an-update-is-an-end",
+        mistake: "an agent does not start a runner program again that has updated itself",
+        scenario: "pain55_a_runner_program_that_updates_itself_keeps_its_machine",
+    },
+    ScenarioBug {
         name: "unsent-wakes-are-lost",
         mistake: "a wake-up that no queue took wakes no worker",
         scenario: "pain40_ten_minutes_without_queues_cost_seconds",
