@@ -3,9 +3,11 @@
 //!
 //! Not here: the mistakes themselves (`sabotage!` in the code).
 
-use bullpen_core::invariants::Invariant::{EveryJobEnds, OneOwner};
+use bullpen_core::invariants::Invariant::{Cost, EveryJobEnds, OneOwner};
 
+use super::pools::TestBug;
 use super::{Bug, bug};
+use crate::jobs::ceilings::jobs_at_the_ceiling_read_their_lane_once_a_look;
 
 /// The bugs that seeds find.
 pub(crate) const BUGS: &[Bug] = &[
@@ -33,6 +35,13 @@ pub(crate) const BUGS: &[Bug] = &[
         "repositories share machines",
     ),
 ];
+
+/// The bugs that tests of jobs find.
+pub(crate) const TEST_BUGS: &[TestBug] = &[TestBug {
+    name: "each-try-reads-the-lane",
+    mistake: "a worker reads the whole lane again for each job that finds no capacity",
+    test: jobs_at_the_ceiling_read_their_lane_once_a_look,
+}];
 
 /// A bug that a scenario finds.
 pub(crate) struct ScenarioBug {
