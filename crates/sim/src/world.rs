@@ -361,6 +361,11 @@ impl World {
         self.storms.are_there()
     }
 
+    /// The storms, and the pauses of processes.
+    pub(crate) const fn storms(&self) -> &Storms {
+        &self.storms
+    }
+
     /// The machines that had trouble of their own.
     pub(crate) const fn ailing(&self) -> &Ailing {
         &self.ailing
