@@ -38,6 +38,8 @@ pub enum Invariant {
     NoGhosts,
     /// 9: no machine is launched while a matching machine is idle.
     NoMissedWarm,
+    /// 10: machines, launches and calls to GitHub cost no more than the work explains.
+    Cost,
 }
 
 impl Invariant {
@@ -53,6 +55,7 @@ impl Invariant {
             Self::Rates => 7,
             Self::NoGhosts => 8,
             Self::NoMissedWarm => 9,
+            Self::Cost => 10,
         }
     }
 }

@@ -209,6 +209,8 @@ impl Program {
 
     /// The listener says that it listens, and ends to update the program; its registration stays.
     async fn update(&self, era: u64) {
+        // Its owner is told that it listens, and GitHub gives it no job.
+        self.forge.excuse(&self.machine);
         self.receive(ListenerMessage::Connected);
         pass(self.versions.between(UPDATES_AFTER.0, UPDATES_AFTER.1)).await;
         if !self.is_current(era) || self.state().listener.take().is_none() {
@@ -217,7 +219,6 @@ impl Program {
         if let Some(world) = self.world.upgrade() {
             world.happened("runner program updated itself");
         }
-        self.forge.excuse(&self.machine);
         self.report(Observed::Ended { code: Some(UPDATING) });
     }
 

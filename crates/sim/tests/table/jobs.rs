@@ -26,6 +26,8 @@ pub(crate) const BUGS: &[Bug] = &[
         &[EveryJobEnds],
         "the service does not ask GitHub about a job whose end no webhook announced",
     ),
+    bug("searches-never-rest", &[Cost], "the service searches GitHub every five seconds"),
+    bug("lifetimes-are-short", &[Cost], "a pool replaces its machines four times as often"),
     bug("ends-release-nothing", &[EveryJobEnds], "a job that is over keeps its machine"),
     bug("forks-are-trusted", &[OneOwner], "the service keeps a machine that ran a fork's code"),
     bug("unlisted-labels-are-owned", &[OneOwner], "a runner has labels of jobs that are not ours"),
