@@ -40,6 +40,8 @@ pub enum Invariant {
     NoGhosts,
     /// 9: no machine is launched while a matching machine is idle.
     NoMissedWarm,
+    /// 10: machines, launches and calls to GitHub cost no more than the work explains.
+    Cost,
 }
 
 impl Invariant {
@@ -55,6 +57,7 @@ impl Invariant {
             Self::Rates => 7,
             Self::NoGhosts => 8,
             Self::NoMissedWarm => 9,
+            Self::Cost => 10,
         }
     }
 }
@@ -86,6 +89,7 @@ impl Violation {
             Invariant::Convergence => "see `bullpen pools`",
             Invariant::Rates => "see the calls in `/metrics`",
             Invariant::NoMissedWarm => "see `bullpen explain JOB`",
+            Invariant::Cost => "see what launches so much: `bullpen status`, `bullpen pools`",
         }
     }
 }

@@ -24,6 +24,12 @@ use crate::Stack;
 /// reconciliation, so that a launch that waited is still accounted for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A call that wakes this much later than its turn takes another one: while the process stood still,
+/// the turns of other calls passed too, and all would be made at once.
+const LATE: Duration = Duration::from_millis(100);
+/// How often one call takes a turn at most.
+const TURNS_MAX: u32 = 3;
+
 /// The calls to the fleet that one process may make, by its share of the rate limits.
 #[derive(Debug)]
 pub(crate) struct Allowance {
@@ -183,15 +189,21 @@ impl<'a, P: Ports> Paced<'a, P> {
         machines: u32,
         patience: Duration,
     ) -> Result<(), Fault> {
-        let ports = &self.stack.ports;
-        let (clock, now) = (ports.clock(), ports.clock().monotonic());
-        let wait = self.allowance().budget(ports, now).take(call, machines, now, patience);
-        let wait = wait.ok_or(Fault::Throttled)?;
-        if !wait.is_zero() {
+        let (ports, clock) = (&self.stack.ports, self.stack.ports.clock());
+        for _ in 0..TURNS_MAX {
+            let now = clock.monotonic();
+            let wait = self.allowance().budget(ports, now).take(call, machines, now, patience);
+            let wait = wait.ok_or(Fault::Throttled)?;
+            if wait.is_zero() {
+                return Ok(());
+            }
             tracing::debug!(?call, ?wait, "call waits for its turn");
             clock.sleep(wait).await;
+            if clock.monotonic() <= now + wait + LATE {
+                return Ok(());
+            }
         }
-        Ok(())
+        Err(Fault::Throttled)
     }
 
     fn note_throttling<T>(&self, call: FleetCall, answer: Result<T, Fault>) -> Result<T, Fault> {

@@ -339,7 +339,11 @@ async fn post<P: Ports>(
         generation: record.generation,
         mode,
         at: now,
-        idle_deadline: now.after(stack.limits.idle_released),
+        idle_deadline: now.after(if sabotage!("idle-machines-wait-long") {
+            stack.limits.idle_released * 4
+        } else {
+            stack.limits.idle_released
+        }),
         removal_token: stack.removal_token.clone(),
     });
     mail::post(stack, &record.facts.mailbox, &order, until).await

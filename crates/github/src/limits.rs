@@ -70,3 +70,15 @@ const _: () = assert!(JWT_BACKDATE.as_secs() + JWT_LIFE.as_secs() <= 10 * 60);
 const _: () =
     assert!(URGENT_PATIENCE.as_secs() + CALL_TIMEOUT.as_secs() < METHOD_TIMEOUT.as_secs());
 const _: () = assert!(PAGES_MAX * PER_PAGE > 10_000);
+
+#[cfg(test)]
+mod tests {
+    use bullpen_sim::wire::{GITHUB_CALL, GITHUB_METHOD};
+
+    use super::{CALL_TIMEOUT, METHOD_TIMEOUT};
+
+    #[test]
+    fn the_model_of_github_waits_as_long_as_this_client() {
+        assert_eq!((GITHUB_CALL, GITHUB_METHOD), (CALL_TIMEOUT, METHOD_TIMEOUT));
+    }
+}

@@ -179,6 +179,7 @@ fn service_plan(day: GithubsDay) -> ServicePlan {
         replicas: u64::from(day.replicas),
         webhooks: WebhookOdds::default(),
         jobs: Vec::new(),
+        is_big: false,
     }
 }
 

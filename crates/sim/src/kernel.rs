@@ -15,10 +15,10 @@ use bullpen_core::invariants::{Invariant, Violation};
 use bullpen_core::ports::Ports;
 use bullpen_engine::branch::branch;
 
-use crate::checker::Checker;
+use crate::checker::{Checker, CostSettings};
 use crate::clock::{WORLD_BEGINS, on_virtual_time, pass};
 use crate::dice::Dice;
-use crate::life::{FAULTY, live};
+use crate::life::{FAULTY, live, upkeepers};
 use crate::load;
 use crate::service::look_at_pools;
 use crate::service::plan::{self, ServicePlan};
@@ -135,18 +135,21 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     let dice = Dice::new(seed, "world");
     let limits = load::limits(&Dice::new(seed, "limits"));
     let mut climate = load::climate(&dice);
+    climate.temper.updates = load::updates(&Dice::new(seed, "updates"));
     let workflows = load::workflows(&dice, &climate, &limits, FAULTY);
     let calamities = load::calamities(&dice, FAULTY);
     let service = plan::draw(seed, FAULTY);
-    let drawn = storm_plan::draw(seed, FAULTY);
-    let (is_stormy, storms) = (drawn.is_some(), drawn.unwrap_or_default());
+    let storms = storm_plan::draw(seed, FAULTY).unwrap_or_default();
     storms.change(&mut climate);
     let begins = service.as_ref().and_then(|plan| plan.timeline.begins).unwrap_or(WORLD_BEGINS);
-    let world = World::beginning(begins, seed, limits, load::ceilings(&dice), climate);
-    let checker = Checker::watch(&world, trace);
-    if is_stormy {
-        checker.claims_may_land_late();
+    let is_big = service.as_ref().is_some_and(|plan| plan.is_big);
+    let ceilings = if is_big { load::big_ceilings() } else { load::ceilings(&dice) };
+    let world = World::beginning(begins, seed, limits, ceilings, climate);
+    if is_big {
+        world.happened("big world");
     }
+    let checker = Checker::watch(&world, trace);
+    checker.settle_costs(cost_settings(seed, service.as_ref()));
     checker.jobs_trust(service.as_ref().and_then(ServicePlan::trust));
     let timeline = service.as_ref().map(|plan| plan.timeline.clone()).unwrap_or_default();
     for ceiling in timeline.ceilings() {
@@ -174,6 +177,17 @@ async fn simulate(seed: u64, trace: bool) -> Result<Run, Box<Failure>> {
     stats.troubles = world.counts();
     stats.ended = checker.ended();
     Ok(Run { seed, digest: checker.digest(), stats, trace: checker.take_trace() })
+}
+
+/// What a seed's plan says of its cost.
+fn cost_settings(seed: u64, service: Option<&ServicePlan>) -> CostSettings {
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let replicas = service.map_or(0, |plan| plan.replicas);
+    CostSettings {
+        processes: u32::try_from(upkeepers(seed) + replicas).unwrap_or(u32::MAX),
+        repositories: service.map_or(0, |plan| count(plan.repositories.len())),
+        loses_webhooks: service.is_some_and(|plan| plan.webhooks.lose_any()),
+    }
 }
 
 async fn look_until_the_end(world: &World, checker: &Checker, service: Option<&ServicePlan>) {

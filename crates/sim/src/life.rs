@@ -63,10 +63,11 @@ pub(crate) async fn live(
     let runs = join_all(runs);
     let jobs = service.map(|plan| plan.jobs.as_slice()).unwrap_or_default();
     let work = async {
-        let ((), (), (), (), (), (), runs) = tokio::join!(
+        let ((), (), (), (), (), (), (), runs) = tokio::join!(
             heal_later(world, checker),
             branch(run_calamities(world, calamities)),
             branch(odd_cloud::play(world, FAULTY)),
+            branch(odd_cloud::play_neighbours(world, FAULTY)),
             branch(storms.run(world)),
             change_image_later(world),
             branch(service::follow_all(world, jobs)),
@@ -407,12 +408,16 @@ pub async fn keep_up(world: &Arc<World>) -> std::convert::Infallible {
     keep_up_beside(world, "upkeep").await
 }
 
+/// How many replicas refresh in a world.
+pub(crate) fn upkeepers(seed: u64) -> u64 {
+    1 + Dice::new(seed, "replicas").below(2)
+}
+
 /// Like [`keep_up`] under this name, for a world with another upkeep: the checker tells processes
 /// apart by name.
 pub async fn keep_up_beside(world: &Arc<World>, name: &str) -> std::convert::Infallible {
-    let replicas = 1 + Dice::new(world.seed, "replicas").below(2);
     let first = keep_up_as(world, name, 1);
-    if replicas == 1 {
+    if upkeepers(world.seed) == 1 {
         return first.await;
     }
     let second = Box::pin(keep_up_as(world, name, 2));

@@ -86,6 +86,12 @@ pub fn limits(dice: &Dice) -> Limits {
     Limits { uses_max, ..Limits::DEFAULT }
 }
 
+/// Draws on how many of a thousand machines the runner program updates itself.
+pub fn updates(dice: &Dice) -> u32 {
+    let strength = u32::try_from(dice.below(400)).unwrap_or(0) + 1;
+    if dice.chance(250) { strength } else { 0 }
+}
+
 /// Draws when the image changes, if it does.
 pub fn new_image(dice: &Dice, lasts: Duration) -> Option<Duration> {
     dice.chance(300).then(|| dice.between(Duration::ZERO, lasts))
@@ -95,6 +101,11 @@ pub fn new_image(dice: &Dice, lasts: Duration) -> Option<Duration> {
 pub fn ceilings(dice: &Dice) -> Vec<Ceiling> {
     let max = 6 + u32::try_from(dice.below(30)).unwrap_or(0);
     vec![Ceiling { scope: Scope::Stack, max }]
+}
+
+/// The ceiling of a big world: its pools fill up beside its jobs.
+pub fn big_ceilings() -> Vec<Ceiling> {
+    vec![Ceiling { scope: Scope::Stack, max: 200 }]
 }
 
 /// A trouble of the world as a whole.

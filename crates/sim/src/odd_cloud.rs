@@ -1,5 +1,6 @@
 //! A cloud that is odd, drawn from a seed: listings in small pages that miss machines, states that
-//! lag, machines that listings miss for minutes, that the cloud denies, or whose tags are gone.
+//! lag, machines that listings miss for minutes, that the cloud denies, or whose tags are gone; and other
+//! stacks of the same account.
 //!
 //! Its draws are a stream of their own, so they change no other draw of the world.
 //!
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use bullpen_core::ids::InstanceId;
 use bullpen_core::ports::{Machine, MachineState, Ports};
+use bullpen_core::rates::FleetCall;
 use futures_util::future::join_all;
 
 use crate::clock::pass;
@@ -29,6 +31,37 @@ struct Spell {
     begins: Duration,
     oddity: Oddity,
     lasts: Duration,
+}
+
+/// The most machines that other stacks of the account have in a world.
+const NEIGHBOURS_MAX: u64 = 12;
+/// How often another stack lists its machines.
+const NEIGHBOUR_LISTS: Duration = Duration::from_secs(60);
+
+/// Plays other stacks of the account, in half of all worlds; `lasts`: how long faults occur.
+pub(crate) async fn play_neighbours(world: &World, lasts: Duration) {
+    let dice = Dice::new(world.seed, "neighbours");
+    let count = if dice.chance(500) { 1 + dice.below(NEIGHBOURS_MAX) } else { 0 };
+    let offerings = world.outside.fleet().offerings();
+    let stays = (0..count).map(|_| {
+        let begins = dice.between(Duration::ZERO, lasts);
+        let stays = dice.delay(NEIGHBOUR_LISTS, lasts);
+        (begins, begins + stays, dice.pick(&offerings).cloned())
+    });
+    let stays: Vec<_> = stays.collect();
+    join_all(stays.into_iter().map(async |(begins, ends, offering)| {
+        let Some(offering) = offering else { return };
+        let (fleet, clock) = (world.outside.fleet(), world.outside.clock());
+        pass(begins).await;
+        world.happened("machine of another stack");
+        let id = fleet.add_neighbour(offering);
+        while clock.elapsed() < ends.min(lasts) {
+            pass(NEIGHBOUR_LISTS).await;
+            fleet.neighbour_asks(FleetCall::Describe);
+        }
+        fleet.end_neighbour(&id);
+    }))
+    .await;
 }
 
 /// Plays this seed's oddities; `lasts`: how long faults occur.

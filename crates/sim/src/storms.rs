@@ -5,9 +5,10 @@
 //! Not here: the trouble of a single call ([`crate::wire::Weather`]), or drawing a seed's storms
 //! ([`crate::storm_plan`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The kind of process at one end of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,6 +110,8 @@ struct Shared {
     /// Whether there is any, so that a call in a world without storms pays for one load.
     any: AtomicBool,
     begun: Mutex<Begun>,
+    /// The processes that paused, each with the length of all its pauses.
+    pauses: Mutex<BTreeMap<Arc<str>, Duration>>,
 }
 
 #[derive(Debug, Default)]
@@ -158,6 +161,18 @@ impl Storms {
         let begun = self.begun();
         let storm = begun.storms.iter().find(|(_, storm)| storm.is_over(party, place, port));
         storm.map(|(_, storm)| storm.kind)
+    }
+
+    /// Notes that a process pauses.
+    pub(crate) fn note_pause(&self, process: &Arc<str>, length: Duration) {
+        let mut pauses = self.0.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        *pauses.entry(Arc::clone(process)).or_default() += length;
+    }
+
+    /// How long a process has paused in all.
+    pub(crate) fn paused(&self, process: &str) -> Duration {
+        let pauses = self.0.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        pauses.get(process).copied().unwrap_or_default()
     }
 
     /// The agents whose mailboxes are gone.

@@ -155,6 +155,7 @@ pub const CALM: Climate = Climate {
         skewed: 0,
         exits: 0,
         forgotten: 0,
+        updates: 0,
     },
     delays: Delays {
         boot_max: Duration::from_secs(30),
@@ -358,6 +359,11 @@ impl World {
     /// Whether a storm goes on.
     pub(crate) fn has_storms(&self) -> bool {
         self.storms.are_there()
+    }
+
+    /// The storms, and the pauses of processes.
+    pub(crate) const fn storms(&self) -> &Storms {
+        &self.storms
     }
 
     /// The machines that had trouble of their own.

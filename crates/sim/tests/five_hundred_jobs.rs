@@ -65,6 +65,7 @@ fn plan() -> ServicePlan {
         replicas: 1,
         webhooks,
         jobs: Vec::new(),
+        is_big: false,
     }
 }
 

@@ -14,13 +14,15 @@ use bullpen_core::ids::{
 };
 use bullpen_core::instance::AfterWarmUp;
 use bullpen_core::instance::{InstanceEvent, InstanceFacts, Owner, Record};
-use bullpen_core::invariants::on_write;
+use bullpen_core::invariants::{Invariant, on_write};
 use bullpen_core::mailbox::{Order, Withdrawal, WithdrawalMode};
 use bullpen_core::ports::{
-    ClaimWrite, Clock, Consistency, Fault, Ledger, Mailbox, Outgoing, QueueKind, QueueSpec, Queues,
-    Recorded, Written,
+    ClaimWrite, Clock, Consistency, Fault, Ledger, Mailbox, Outgoing, Ports as _, QueueKind,
+    QueueSpec, Queues, Recorded, Written,
 };
-use bullpen_sim::clock::{SimClock, pass};
+use bullpen_sim::calm_world;
+use bullpen_sim::checker::Checker;
+use bullpen_sim::clock::{SimClock, on_virtual_time, pass};
 use bullpen_sim::model::{LedgerModel, LedgerWrite, MailboxModel, QueuesModel};
 use bullpen_sim::wire::{Weather, Wire};
 
@@ -234,4 +236,24 @@ async fn an_eventual_read_in_bad_weather_shows_an_earlier_order() {
         pass(Duration::from_millis(50)).await;
     }
     assert!(shown.contains(&false) && shown.contains(&true), "{shown:?}");
+}
+
+#[test]
+fn machines_of_another_stack_are_in_no_answer_and_calls_about_them_are_seen() {
+    on_virtual_time(async {
+        let world = calm_world::new(1, 10).await;
+        let checker = Checker::watch(&world, false);
+        let fleet = world.outside.fleet();
+        let id = fleet.add_neighbour(fleet.offerings().remove(0));
+        let (_, stack) = world.process("upkeep");
+        let listed = stack.fleet().list().await.expect("the world is calm");
+        assert_eq!((listed.items.len(), listed.unreadable.len()), (0, 0));
+        let described = stack.fleet().describe(std::slice::from_ref(&id)).await;
+        assert_eq!(described.expect("the world is calm").items.len(), 0);
+        assert!(checker.verdict().is_none());
+        let refused = stack.fleet().terminate(&[id]).await;
+        assert!(matches!(refused, Err(Fault::Denied(_))), "{refused:?}");
+        let (violation, _) = checker.verdict().expect("the call was about another stack's machine");
+        assert_eq!(violation.invariant, Invariant::Protected);
+    });
 }

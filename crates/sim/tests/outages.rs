@@ -127,6 +127,7 @@ fn plan() -> ServicePlan {
         replicas: REPLICAS,
         webhooks: WebhookOdds::default(),
         jobs: Vec::new(),
+        is_big: false,
     }
 }
 

@@ -19,9 +19,11 @@ use bullpen_engine::{Stack, replicas};
 use bullpen_sim::calm_world;
 use bullpen_sim::checker::Checker;
 use bullpen_sim::clock::{on_virtual_time, pass};
+use bullpen_sim::contract::fleet::any_machines;
 use bullpen_sim::model::fleet::Listings;
 use bullpen_sim::wire::{Planned, Trouble, Weather, Wire};
 use bullpen_sim::world::{SimPorts, World};
+use futures_util::future::join_all;
 
 /// The stop calls that a command may make at once.
 const BURST: usize = 5;
@@ -89,6 +91,33 @@ fn a_stop_without_an_answer_is_given_up_in_its_time() {
         assert!(matches!(answer, Err(Fault::Unavailable(_))), "{answer:?}");
         let took = stack.ports.clock().monotonic().saturating_sub(began);
         assert_eq!(took, stack.limits.stop_call_timeout);
+    });
+}
+
+/// The launch's turn, and the turns of two more, 5 and 10 s later.
+#[test]
+fn turns_that_pass_while_a_process_stands_still_are_taken_again() {
+    on_virtual_time(async {
+        let world = calm_world::new(1, 10).await;
+        let (wire, stack) = world.process("provision");
+        let launch = async |number: u32| {
+            let request = any_machines(&format!("launch-{number}"), 1);
+            stack.fleet().launch(&request).await.expect("the world is calm")
+        };
+        let launches = async |_: &Stack<SimPorts>| join_all((0..3).map(launch)).await;
+        let launched = || world.outside.fleet().asked(FleetCall::Launch).len();
+        let looks = async {
+            pass(Duration::from_secs(1)).await;
+            wire.pause(Duration::from_secs(60));
+            let mut seen = vec![launched()];
+            for wait in [61, 3, 3] {
+                pass(Duration::from_secs(wait)).await;
+                seen.push(launched());
+            }
+            seen
+        };
+        let (_, seen) = tokio::join!(world.run_on(&wire, &stack, launches), looks);
+        assert_eq!(seen, [1, 2, 2, 3], "launches after 1, 62, 65 and 68 s");
     });
 }
 

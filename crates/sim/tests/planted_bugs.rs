@@ -80,7 +80,8 @@ mod with_bugs {
     #[test]
     fn every_bug_of_a_test_makes_it_fail() {
         let mut wrong = Vec::new();
-        for bug in pools::BUGS.iter().chain(strangers::BUGS).chain(githubs_hour::BUGS) {
+        let bugs = pools::BUGS.iter().chain(strangers::BUGS).chain(githubs_hour::BUGS);
+        for bug in bugs.chain(jobs::TEST_BUGS) {
             let fails = sabotage::with(bug.name, || panic::catch_unwind(bug.test).is_err());
             if fails {
                 println!("{}: its test fails", bug.name);

@@ -2,12 +2,14 @@
 //!
 //! Not here: reading the runner program's output (`runner::markers`).
 
-use bullpen_core::mailbox::SignalKind;
+use bullpen_core::mailbox::{Assignment, SignalKind};
 use bullpen_core::request::stranger::RanJob;
+use bullpen_core::sabotage;
 use bullpen_core::time::Timestamp;
 
 use super::{Action, AfterStop, AgentLife, Effect, Stage, Watched, is_late, job_started, signal};
-use crate::runner::{ListenerRefusal, Observed};
+use crate::runner::markers::is_update;
+use crate::runner::{ListenerRefusal, Observed, UPDATED_WITHIN};
 
 impl AgentLife {
     pub(super) fn seen(&mut self, seen: Observed, now: Timestamp, actions: &mut Vec<Action>) {
@@ -98,6 +100,10 @@ impl AgentLife {
         }
         let Some(to) = self.acted.listener.take() else { return };
         let watched = std::mem::take::<Watched>(&mut self.watched);
+        if watched.listening && code.is_some_and(is_update) && self.may_update(&to) {
+            self.start_updated(to, now, actions);
+            return;
+        }
         if matches!(self.stage, Stage::Launching(_) | Stage::Adopting(_)) {
             self.stage = Stage::Ready;
         }
@@ -112,6 +118,25 @@ impl AgentLife {
             let refused = watched.trouble.unwrap_or_else(|| ListenerRefusal::here(exit));
             self.fail(&to, &refused, now, actions);
         }
+    }
+
+    /// Whether the agent may start the runner program again after an update: once for each assignment, and
+    /// while nothing newer is ordered.
+    fn may_update(&self, to: &Assignment) -> bool {
+        let is_free = matches!(self.stage, Stage::Ready | Stage::Launching(_) | Stage::Adopting(_));
+        let is_first = self.updated.is_none_or(|generation| generation != to.generation);
+        is_free && is_first && self.is_latest(to) && !sabotage!("an-update-is-an-end")
+    }
+
+    /// Starts the listener of a program that has updated itself. It has told its owner that it listens, so it
+    /// gets a new deadline: its own update, and the start of a cold program.
+    fn start_updated(&mut self, to: Assignment, now: Timestamp, actions: &mut Vec<Action>) {
+        tracing::info!("runner program updated itself; starting it again");
+        self.updated = Some(to.generation);
+        let by = now.after(UPDATED_WITHIN).after(self.limits.registration_stopped);
+        let to = Assignment { register_by: Some(by), ..to };
+        self.acted.listener = Some(to.clone());
+        self.enter(Stage::Launching(to.clone()), Effect::Listen(to), actions);
     }
 
     fn is_ending(&self) -> bool {

@@ -7,6 +7,7 @@
 //!
 //! Not here: running effects, or retrying effects and signals (`agent`).
 
+use bullpen_core::ids::Generation;
 use bullpen_core::limits::Limits;
 use bullpen_core::mailbox::agent::ActedOn;
 use bullpen_core::mailbox::{
@@ -194,6 +195,8 @@ pub struct AgentLife {
     /// A job of another run that GitHub started here. The agent acknowledges no removal after that,
     /// so no control plane can use the machine again.
     stranger: Option<RanJob>,
+    /// The generation for whose listener the runner program updated itself last.
+    updated: Option<Generation>,
     /// Since when this machine has no listener.
     no_listener_since: Option<Timestamp>,
     offset: Offset,
@@ -210,6 +213,7 @@ impl AgentLife {
             orders: None,
             dead_listener: None,
             stranger: None,
+            updated: None,
             no_listener_since: None,
             offset: Offset::default(),
         }

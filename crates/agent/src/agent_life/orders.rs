@@ -143,7 +143,7 @@ impl AgentLife {
         is_late(to, now).then(|| String::from("it could not be registered in time"))
     }
 
-    fn is_latest(&self, to: &Assignment) -> bool {
+    pub(super) fn is_latest(&self, to: &Assignment) -> bool {
         self.rank() == Some(Order::Assigned(to.clone()).rank())
     }
 
@@ -275,7 +275,12 @@ impl AgentLife {
         actions: &mut Vec<Action>,
     ) {
         self.acted.done(Order::Assigned(to.clone()).rank());
-        let kind = SignalKind::RegistrationFailed;
+        // The owner of a listener that listened before an update waits for the end of a listener.
+        let kind = if self.updated == Some(to.generation) {
+            SignalKind::ListenerEnded
+        } else {
+            SignalKind::RegistrationFailed
+        };
         actions.push(signal(kind, Some(to), now, refused.report()));
     }
 

@@ -74,13 +74,18 @@ pub fn refusal(line: &str) -> Option<ListenerRefusal> {
     (fatal || systemic).then(|| ListenerRefusal { detail: line.trim().to_owned(), systemic })
 }
 
+/// Whether a program that ended with this exit code updates itself and must be started again.
+pub const fn is_update(code: i32) -> bool {
+    matches!(code, 3 | 4)
+}
+
 /// The meaning of an exit code, for reports.
 pub const fn meaning(code: i32) -> &'static str {
     match code {
         0 => "ended in order",
         1 => "terminated",
         2 => "failed, and would try again",
-        3 | 4 => "is updating itself",
+        _ if is_update(code) => "is updating itself",
         5 => "session conflict",
         7 => "version is deprecated",
         _ => "unknown",

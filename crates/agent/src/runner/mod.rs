@@ -7,6 +7,7 @@
 
 use std::future::Future;
 use std::io;
+use std::time::Duration;
 
 use bullpen_core::mailbox::{Assignment, SYSTEMIC, Secret};
 use bullpen_core::request::stranger::RanJob;
@@ -22,6 +23,10 @@ pub mod state;
 pub mod tree;
 pub mod user;
 mod watch;
+
+/// How long the program takes at most to replace itself after its listener ended for an update; its own
+/// `run.sh` waits as long.
+pub const UPDATED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why the runner program cannot register or listen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]

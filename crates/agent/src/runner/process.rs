@@ -31,12 +31,14 @@ use super::program;
 use super::state::Listener;
 use super::tree::{self, Identity, MARK};
 use super::user::User;
-use super::{EndOutcome, LeftListener, ListenerRefusal, Observed, Runner};
+use super::{EndOutcome, LeftListener, ListenerRefusal, Observed, Runner, UPDATED_WITHIN};
 use crate::runner::watch::Watch;
 use crate::scripts::tail;
 
 /// How often the agent looks at a listener that listens.
 const LOOK: Duration = Duration::from_millis(100);
+/// The file that the program leaves in its directory once it has replaced itself.
+const UPDATED: &str = "update.finished";
 /// How long registering or deregistering may take.
 const STEP_WITHIN: Duration = Duration::from_secs(60);
 /// How long killed processes may take to be gone.
@@ -239,6 +241,16 @@ impl<C: Clock> ProcessRunner<C> {
         }
     }
 
+    /// Returns when the program has replaced itself, which it does after its listener has ended.
+    async fn updated(&self) {
+        let finished = self.place.root.join(UPDATED);
+        let until = self.clock.monotonic() + UPDATED_WITHIN;
+        let mut looks = PollBackoff::new();
+        while fs::remove_file(&finished).is_err() && self.clock.monotonic() < until {
+            self.clock.sleep(looks.wait()).await;
+        }
+    }
+
     /// Kills this instance's remaining processes.
     async fn sweep(&self) -> io::Result<()> {
         let until = self.clock.monotonic() + SWEEP_WITHIN;
@@ -334,6 +346,10 @@ impl<C: Clock> Runner for ProcessRunner<C> {
     }
 
     async fn listen(&self, to: &Assignment) -> Result<(), ListenerRefusal> {
+        let updates = self.watch().as_ref().is_some_and(Watch::ended_for_an_update);
+        if updates {
+            self.updated().await;
+        }
         let watch = self.start(to).map_err(|error| cannot_start(&error))?;
         *self.watch() = Some(watch);
         Ok(())

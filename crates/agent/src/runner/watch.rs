@@ -13,7 +13,7 @@ use bullpen_core::mailbox::Assignment;
 
 use super::Observed;
 use super::hook;
-use super::markers::read;
+use super::markers::{is_update, read};
 use super::poll_backoff::PollBackoff;
 use super::process::LISTENER;
 use super::state::Listener;
@@ -39,6 +39,7 @@ pub(crate) struct Watch {
     job: Option<String>,
     seen: VecDeque<Observed>,
     over: bool,
+    code: Option<i32>,
     looks: PollBackoff,
 }
 
@@ -62,6 +63,7 @@ impl Watch {
             job: None,
             seen: VecDeque::new(),
             over: false,
+            code: None,
             looks: PollBackoff::new(),
         }
     }
@@ -72,6 +74,11 @@ impl Watch {
 
     pub(crate) fn is_over(&self) -> bool {
         self.over
+    }
+
+    /// Whether the listener has ended so that the program can update itself.
+    pub(crate) fn ended_for_an_update(&self) -> bool {
+        self.code.is_some_and(is_update)
     }
 
     pub(crate) fn is_listening(&self) -> bool {
@@ -151,6 +158,7 @@ impl Watch {
             None if self.process.is_alive() => return None,
             None => None,
         };
+        self.code = code;
         Some(Observed::Ended { code })
     }
 

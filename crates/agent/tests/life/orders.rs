@@ -296,6 +296,43 @@ async fn a_listener_that_ends_before_it_listened_says_why() {
         .await;
 }
 
+/// GitHub has the program update itself before it gives it a job.
+#[tokio::test(start_paused = true)]
+async fn a_program_that_updates_itself_is_started_again_once() {
+    let stage = Stage::new();
+    stage
+        .during(async {
+            stage.assign(1).await;
+            stage.signal(SignalKind::Registered, 1).await;
+            // Its time to register is long over.
+            pass(secs(300)).await;
+            stage.runner().sees(Observed::Ended { code: Some(4) });
+            pass(secs(5)).await;
+            assert!(!stage.has(SignalKind::ListenerEnded, 1));
+            stage.phase(AgentPhase::Listening).await;
+            stage.runner().sees(Observed::Ended { code: Some(4) });
+            let ended = stage.signal(SignalKind::ListenerEnded, 1).await;
+            assert_eq!(ended.detail, "exit 4 after 0 jobs");
+        })
+        .await;
+    assert_eq!(stage.runner().did(), ["registered 1", "listens 1", "listens 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_updated_program_that_does_not_listen_is_an_ended_listener() {
+    let stage = Stage::new();
+    stage
+        .during(async {
+            stage.assign(1).await;
+            stage.signal(SignalKind::Registered, 1).await;
+            stage.runner().script().listens = false;
+            stage.runner().sees(Observed::Ended { code: Some(4) });
+            stage.signal(SignalKind::ListenerEnded, 1).await;
+        })
+        .await;
+    assert!(!stage.has(SignalKind::RegistrationFailed, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn with_a_removal_token_the_agent_removes_the_runner_itself() {
     let stage = Stage::new();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::ids::InstanceId;
 use crate::limits::{LIFETIME_SPREAD_PERMILLE, Limits};
+use crate::sabotage;
 use crate::time::Timestamp;
 
 /// This machine's lifetime, from its pool's.
@@ -15,6 +16,7 @@ pub fn lifetime(id: &InstanceId, base: Duration) -> Duration {
     let share = spread(id.as_str()) % (2 * LIFETIME_SPREAD_PERMILLE + 1);
     let permille = 1_000 - LIFETIME_SPREAD_PERMILLE + share;
     let millis = base.as_millis().saturating_mul(u128::from(permille)) / 1_000;
+    let millis = if sabotage!("lifetimes-are-short") { millis / 4 } else { millis };
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 

@@ -417,6 +417,9 @@ impl Release {
         let lifetime = match tier {
             Tier::Stopped => settings.limits.idle_stopped,
             Tier::Hot => settings.limits.hot_lifetime,
+            Tier::Released if sabotage!("idle-machines-wait-long") => {
+                settings.limits.idle_released * 4
+            }
             Tier::Released => settings.limits.idle_released,
         };
         let (deadline, shared) = (now.after(lifetime), settings.is_shared);

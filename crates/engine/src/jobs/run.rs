@@ -197,7 +197,9 @@ async fn find_loop<P: Ports, J: JobForge>(service: &Service<'_, P, J>, always: &
     let stack = service.stack;
     let (leases, lease) = (pools::Leases::new(stack), super::find::lease());
     let mut memory = FindMemory::default();
-    let rounds = repeat(service, "find", stack.limits.find, async || {
+    let often = sabotage!("searches-never-rest");
+    let every = if often { stack.limits.sweep } else { stack.limits.find };
+    let rounds = repeat(service, "find", every, async || {
         if !leases.hold_named(stack, &lease).await && !sabotage!("every-replica-looks") {
             return;
         }

@@ -257,7 +257,7 @@ async fn assign_turns<'t, P: Ports, J: JobForge>(
     tasks: &mut Vec<Task<'t>>,
 ) {
     let waiting = match waiting(service, reach, lane).await {
-        Ok(waiting) => waiting,
+        Ok(waiting) => Arc::new(waiting),
         Err(fault) => {
             for message in messages {
                 let fault = fault.clone();
@@ -275,10 +275,10 @@ async fn assign_turns<'t, P: Ports, J: JobForge>(
     }
     let lines = Arc::new(PoolLines::of(wanted));
     for (message, turn) in messages.into_iter().zip(turns) {
-        let (lane, lines) = (lane.to_owned(), Arc::clone(&lines));
+        let (lane, shared) = (lane.to_owned(), (Arc::clone(&waiting), Arc::clone(&lines)));
         tasks.push(Box::pin(async move {
             let processed = match turn {
-                Ok(turn) => serve(service, reach, &lane, turn, lines).await,
+                Ok(turn) => serve(service, reach, &lane, turn, shared).await,
                 Err(processed) => Ok(processed),
             };
             message.settle(service, processed).await;
@@ -353,19 +353,22 @@ impl Message {
 }
 
 /// Serves one row of a lane. If another process was faster, it serves the next row; if a ceiling
-/// leaves no capacity, a row of another repository, which may use machines that this one may not.
+/// leaves no capacity, a row of another repository, which may use machines that this one may not. It
+/// reads the lane again only if the rows that it knows have changed: while a ceiling is full, every
+/// row of the lane is tried again and again.
 async fn serve<P: Ports, J: JobForge>(
     service: &Service<'_, P, J>,
     reach: Reach,
     lane: &str,
     mut turn: Turn<'_, '_, P, J>,
-    mut lines: Arc<PoolLines>,
+    (mut known, mut lines): (Arc<Waiting>, Arc<PoolLines>),
 ) -> Result<Processed, Fault> {
     let mut without_capacity = BTreeSet::new();
     for _ in 0..RACES_MAX {
         let assigning = assign_seen(service, &turn.seen, reach, &lines);
+        let mut has_changed = false;
         match service.serve_row(&turn.seen.job.id, assigning).await? {
-            Processed::Taken => {}
+            Processed::Taken => has_changed = true,
             Processed::NoCapacity => {
                 without_capacity.insert(turn.repository.clone());
             }
@@ -374,12 +377,15 @@ async fn serve<P: Ports, J: JobForge>(
         }
         // The turn ends before the next one begins.
         drop(turn);
-        let mut waiting = waiting(service, reach, lane).await?;
-        waiting.ready.retain(|repository, _| !without_capacity.contains(repository));
-        if waiting.ready.is_empty() && !without_capacity.is_empty() {
+        if has_changed || sabotage!("each-try-reads-the-lane") {
+            known = Arc::new(waiting(service, reach, lane).await?);
+        }
+        let mut others = Waiting::clone(&known);
+        others.ready.retain(|repository, _| !without_capacity.contains(repository));
+        if others.ready.is_empty() && !without_capacity.is_empty() {
             return Ok(Processed::NoCapacity);
         }
-        turn = match Turn::begin(service, &waiting) {
+        turn = match Turn::begin(service, &others) {
             Ok(turn) => turn,
             Err(processed) => return Ok(processed),
         };
@@ -430,10 +436,10 @@ impl<P: Ports, J> Drop for Turn<'_, '_, P, J> {
 }
 
 /// The jobs that wait in a lane.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Waiting {
     /// The first due rows of each repository, as many as one receive can serve.
-    ready: BTreeMap<Repository, Vec<SeenRow>>,
+    ready: BTreeMap<Repository, Arc<[SeenRow]>>,
     /// When the first of the others is due.
     soonest: Option<Timestamp>,
 }
@@ -450,7 +456,7 @@ async fn waiting<P: Ports, J: JobForge>(
         let at = WaitingAt { lane: lane.to_owned(), repository };
         let ready = ready_of(service, reach, &at, &mut found.soonest).await?;
         if !ready.is_empty() {
-            found.ready.insert(at.repository, ready);
+            found.ready.insert(at.repository, ready.into());
         }
     }
     Ok(found)

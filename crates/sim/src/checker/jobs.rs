@@ -35,6 +35,8 @@ const SEEN_WITHIN: Duration = Duration::from_secs(30);
 /// How many turns in a row other repositories may have in a lane while one repository waits there
 /// and has no job under way. Turns go round among a few repositories, in each of a few processes.
 const PASSED_OVER_MAX: u32 = 16;
+/// How many turns each of many repositories may have meanwhile: about one in each process.
+const TURNS_EACH: u32 = 3;
 
 /// A job as its row says, and when a worker could first have begun it.
 #[derive(Debug)]
@@ -129,10 +131,13 @@ impl JobChecks {
         self.passed_over.remove(whose);
         let others = self.others(at, whose);
         self.passed_over.retain(|other, _| other.lane != whose.lane || others.contains(other));
+        let known: BTreeSet<_> = self.rows.values().map(|row| row.job.repository()).collect();
+        let known = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        let most = PASSED_OVER_MAX.max(known.saturating_mul(TURNS_EACH));
         for other in others {
             let turns = self.passed_over.entry(other.clone()).or_default();
             *turns += 1;
-            if *turns > PASSED_OVER_MAX {
+            if *turns > most {
                 let WaitingAt { lane, repository } = &other;
                 let what = format!("{repository} waits in {lane}; others had {turns} turns");
                 return wrong(None, what);

@@ -7,7 +7,7 @@
 //!
 //! Not here: the invariants that need no history (`core::invariants`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,10 +29,12 @@ use tokio::sync::Notify;
 
 use crate::model::fleet::FleetEvent;
 use crate::model::{FleetModel, ForgeModel, JobForgeModel, LedgerWrite, MailboxModel};
+use crate::storms::Storms;
 use crate::wire::OUTSIDE;
 use crate::world::{Ailing, STACK, World};
 
 mod conservation;
+mod costs;
 mod endings;
 mod fit;
 mod ghosts;
@@ -49,6 +51,8 @@ mod requests;
 mod trust;
 mod view;
 
+pub use costs::CostSettings;
+use costs::Costs;
 use endings::Endings;
 use ghosts::Ghosts;
 use history::History;
@@ -64,9 +68,9 @@ use view::View;
 
 /// The collection of documents in which the service's replicas announce themselves.
 const REPLICAS: &str = "replicas";
-/// How long a storm or a pause may keep a claim on its way after the process looked at the machine. No store compares a claim
-/// with a clock; the claim fails its checks if the agent has ended the machine meanwhile.
-const CLAIM_LATE_MAX: Duration = Duration::from_secs(5 * 60);
+/// How long after the cloud's answer about a machine the engine may condemn its record: repeated calls,
+/// and a write that lands late.
+const JUDGED_WITHIN: Duration = Duration::from_secs(60);
 /// While faults go on, an upkeep that crashed may clean up this many times later than the grace.
 const GRACE_UNDER_FAULTS: u32 = 4;
 
@@ -80,8 +84,8 @@ struct Inner {
     needs: Needs,
     ailing: Ailing,
     fleet: FleetModel,
-    /// How long after its deadline a machine may still be claimed.
-    claims_land_within: Duration,
+    /// Tells how long a process paused: it then writes what it decided before.
+    storms: Storms,
     traces: Traces,
     /// The trust group of reused machines of jobs, if it is not each repository's own.
     jobs_trust: Option<TrustGroup>,
@@ -89,6 +93,7 @@ struct Inner {
     ghosts: Ghosts,
     endings: Endings,
     pace: Pace,
+    costs: Costs,
     /// The calls to the cloud, each with its number of machines.
     calls: Vec<(FleetCall, u32)>,
     writes: u64,
@@ -120,13 +125,14 @@ impl Checker {
             needs: Needs::default(),
             ailing: world.ailing().clone(),
             fleet: outside.fleet().clone(),
-            claims_land_within: Duration::ZERO,
+            storms: world.storms().clone(),
             traces: Traces::default(),
             jobs_trust: None,
             tenures: Tenures::default(),
             ghosts: Ghosts::default(),
             endings: Endings::default(),
             pace: Pace::default(),
+            costs: Costs::default(),
             calls: Vec::new(),
             writes: 0,
             machine_time: Duration::ZERO,
@@ -197,9 +203,9 @@ impl Checker {
         std::mem::take(&mut self.inner().calls)
     }
 
-    /// In this world calls hang and processes pause: a claim may land after its machine's deadline.
-    pub fn claims_may_land_late(&self) {
-        self.inner().claims_land_within = CLAIM_LATE_MAX;
+    /// Judges what the world costs from now on, by these settings.
+    pub fn settle_costs(&self, settings: CostSettings) {
+        self.inner().costs.settle_for(settings);
     }
 
     /// Adds a ceiling that holds from now on, beside the world's own.
@@ -299,6 +305,7 @@ impl Checker {
 
     /// Judges surveyed pools: their plans must touch no machine that is in use.
     pub fn look_at_plans(&self, found: &[SurveyedPool]) {
+        self.judge(|inner| inner.costs.pools_want(found));
         for found in found {
             self.judge(|_| plans::planned(found));
         }
@@ -314,6 +321,7 @@ impl Checker {
             LedgerWrite::Record { at, before, after, by } => {
                 let judged = inner.judge_write(*at, *before, after, by);
                 inner.stored(*at, before.is_none(), after, by);
+                inner.costs.stored(*before, after);
                 judged.and(invariants::on_write(*before, after))
             }
             LedgerWrite::Reserved { at, intent } => {
@@ -352,13 +360,11 @@ impl Checker {
         let mut inner = self.inner();
         inner.deserted();
         let started = inner.code_ran();
-        let lost = listeners.iter().map(|(id, _)| id).filter(|id| inner.looks_lost(id));
-        let lost: BTreeSet<InstanceId> = lost.cloned().collect();
-        let Inner { view, requests, ghosts, jobs, endings, needs, .. } = &mut *inner;
+        let Inner { view, requests, ghosts, jobs, endings, needs, costs, .. } = &mut *inner;
         let grace = view.limits.reconcile_grace * GRACE_UNDER_FAULTS;
         let mut judged = on_world(view, now);
         judged.push(started);
-        let known = listeners.iter().filter(|(id, _)| !lost.contains(id));
+        let known = listeners.iter().filter(|(id, _)| !view.taken_for_lost.contains(id));
         judged.extend(known.map(|(id, label)| one_owner::listens(view, id, label)));
         judged.extend(interrupted.iter().map(|(id, job)| protected::interrupted(view, id, *job)));
         let waits = |name: &_| jobs.wants(world.stack_name(), name);
@@ -367,6 +373,9 @@ impl Checker {
         judged.push(endings.look(view, now));
         judged.extend(jobs.look(view, &seen, now));
         judged.push(needs.look(view, jobs.waiting(), conditions, now));
+        let is_trouble = needs.has_incident() || forge.is_down();
+        costs.look((view, requests), &seen, is_trouble, now);
+        judged.push(costs.judge(&forge.calls(), &view.limits));
         drop(inner);
         for violation in judged.into_iter().filter_map(Result::err) {
             self.report(violation);
@@ -410,15 +419,19 @@ impl Inner {
         {
             self.requests.loses_one(owner);
         }
-        let is_lost = self.looks_lost(&before.id);
+        let is_lost = self.looks_lost(&before.id, at.before(self.storms.paused(by)));
         protected::taken(&self.view, &self.requests, at, (before, is_lost), after, by)?;
         if let State::Terminating { why, .. } = after.state {
+            if is_lost && why == EndReason::MachineGone {
+                self.view.taken_for_lost.insert(before.id.clone());
+            }
             let is_ailing = self.is_ailing(&before.id);
             self.needs.condemned(before, why, is_ailing)?;
             self.deserted();
             protected::condemned(&self.view, at, before, after, self.outside_of(before))?;
         }
-        let judged_at = at.before(self.claims_land_within);
+        // No store compares a claim with a clock. A machine whose time is up fails the claim's checks.
+        let judged_at = at.before(self.storms.paused(by));
         self.requests.claimed(&self.view, judged_at, before, after)?;
         if let (State::Idle { .. }, State::Claimed { owner, .. }) = (&before.state, &after.state) {
             self.code_ran()?;
@@ -436,9 +449,13 @@ impl Inner {
         self.ailing.has(id) || sets.iter().any(|set| set.contains(id))
     }
 
-    /// Whether nothing tells a machine from a lost one: no answer shows it, and its agent does not beat.
-    fn looks_lost(&self, id: &InstanceId) -> bool {
-        self.fleet.was_hidden(id) && (self.is_ailing(id) || self.needs.has_incident())
+    /// Whether at this time nothing told a machine from a lost one: an answer about it did not show it, and its agent
+    /// may be silent. An agent that died or hung once counts as silent for good, because the model
+    /// computes beats and keeps no history of silence.
+    fn looks_lost(&self, id: &InstanceId, at: Timestamp) -> bool {
+        let earliest = at.before(JUDGED_WITHIN);
+        let is_unseen = self.fleet.was_unseen(id).is_some_and(|seen| seen >= earliest);
+        is_unseen && (self.is_ailing(id) || self.needs.has_incident())
     }
 
     /// The trust group whose code an owner runs.
@@ -537,6 +554,7 @@ impl Inner {
         let machine = InstanceId::new(key.as_str());
         self.history.note(&machine, &order_line(at, &machine, &after.order));
         if let Order::Assigned(assignment) = &after.order {
+            self.costs.assigned();
             self.view.deserted.remove(&machine);
             self.view.assigned.insert(machine, assignment.runner.clone());
         }
@@ -551,11 +569,14 @@ impl Inner {
                 self.calls.push((*call, *machines));
                 self.pace.asked(process, *call, at)
             }
+            FleetEvent::Trespassed(id, call) => protected::trespassed(id, *call),
             FleetEvent::Launched(machine) => {
                 let line = format!("{at} launched {} {}", machine.id, machine.intent);
                 self.history.note(&machine.id, &line);
                 self.view.machines.insert(machine.id.clone(), machine.clone());
-                if let Some(intent) = self.view.intents.get(&machine.intent) {
+                let intent = self.view.intents.get(&machine.intent);
+                self.costs.launched(intent.map(|intent| &intent.owner));
+                if let Some(intent) = intent {
                     self.needs.launched(&intent.owner)?;
                 }
                 conservation::launched(&self.view, machine)

@@ -123,7 +123,7 @@ impl Needs {
         *launches += 1;
         if *launches > LAUNCHES_MAX {
             return wrong(
-                Invariant::Rates,
+                Invariant::Cost,
                 None,
                 format!("{launches} machines were launched for job {job}"),
             );

@@ -10,6 +10,7 @@
 use bullpen_core::ids::InstanceId;
 use bullpen_core::instance::{EndReason, Owner, Record, State};
 use bullpen_core::invariants::{Invariant, Violation};
+use bullpen_core::rates::FleetCall;
 use bullpen_core::time::Timestamp;
 
 use super::requests::Requests;
@@ -130,9 +131,15 @@ pub(super) fn stopped(view: &View, id: &InstanceId) -> Result<(), Violation> {
     }
 }
 
-/// A job was interrupted: only the loss of its machine excuses that.
+/// A process asks to change a machine of another stack.
+pub(super) fn trespassed(id: &InstanceId, call: FleetCall) -> Result<(), Violation> {
+    wrong(id, format!("{call:?} was asked for a machine of another stack"))
+}
+
+/// A job was interrupted: only the loss of its machine excuses that, or a machine that nothing told
+/// from a lost one.
 pub(super) fn interrupted(view: &View, id: &InstanceId, job: u64) -> Result<(), Violation> {
-    if view.lost.contains(id) {
+    if view.lost.contains(id) || view.taken_for_lost.contains(id) {
         return Ok(());
     }
     wrong(id, format!("job {job} was interrupted, and not by the cloud"))
@@ -166,5 +173,13 @@ mod tests {
         assert!(!may_be_taken_for_gone(&view, request()), "the job may finish within the notice");
         view.lost.insert(InstanceId::new("i-1"));
         assert!(may_be_taken_for_gone(&view, request()));
+    }
+
+    #[test]
+    fn a_job_on_a_machine_that_looked_lost_may_be_interrupted() {
+        let mut view = View::new((Limits::default(), Vec::new()), Default::default(), Vec::new());
+        assert!(interrupted(&view, &InstanceId::new("i-1"), 7).is_err());
+        view.taken_for_lost.insert(InstanceId::new("i-1"));
+        assert!(interrupted(&view, &InstanceId::new("i-1"), 7).is_ok());
     }
 }

@@ -202,6 +202,12 @@ impl Requests {
         }
     }
 
+    /// How many machines a request wants now.
+    pub(super) fn wants(&self, owner: &Owner) -> u32 {
+        let open = self.all.get(owner).filter(|asked| asked.done.is_none() && !asked.is_over);
+        open.map_or(0, |asked| asked.request.count)
+    }
+
     /// Whether a process may decide for a request; `None` if the simulator did not report the
     /// request or a process of it.
     pub(super) fn decides_for(&self, process: &str, owner: &Owner) -> Option<bool> {

@@ -32,6 +32,8 @@ pub(super) struct View {
     pub(super) noticed: BTreeSet<InstanceId>,
     /// Machines that the cloud took away.
     pub(super) lost: BTreeSet<InstanceId>,
+    /// Machines that nothing told from lost ones when they were condemned as gone.
+    pub(super) taken_for_lost: BTreeSet<InstanceId>,
     /// Machines that switched themselves off.
     pub(super) powered_off: BTreeSet<InstanceId>,
     /// Machines whose listener exited by itself since their last assignment.
@@ -59,6 +61,7 @@ impl View {
             machines: alive.map(|machine| (machine.id.clone(), machine)).collect(),
             noticed: BTreeSet::new(),
             lost: BTreeSet::new(),
+            taken_for_lost: BTreeSet::new(),
             powered_off: BTreeSet::new(),
             deserted: BTreeSet::new(),
             assigned: BTreeMap::new(),

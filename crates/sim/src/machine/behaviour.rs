@@ -33,6 +33,8 @@ pub struct AgentBehaviour {
     pub exits: u32,
     /// Listeners whose runner GitHub removes.
     pub forgotten: u32,
+    /// Machines whose runner program updates itself when it first listens.
+    pub updates: u32,
 }
 
 /// The largest skew of all.

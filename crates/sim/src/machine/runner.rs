@@ -33,6 +33,10 @@ use crate::world::World;
 const CAP_TOLERANCE: Duration = Duration::from_secs(60);
 /// The latest time at which a listener exits or is forgotten, from its start.
 const MISHAP_WITHIN: Duration = Duration::from_secs(600);
+/// How long a program listens until it ends to update itself.
+const UPDATES_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(8));
+/// The exit code of a program that updates itself.
+const UPDATING: i32 = 4;
 /// How often a listener retries when it cannot reach GitHub.
 const RECONNECT: Duration = Duration::from_secs(5);
 
@@ -43,6 +47,8 @@ pub(super) struct Program {
     forge: ForgeModel,
     world: Weak<World>,
     dice: Dice,
+    /// A stream of its own, for updates.
+    versions: Dice,
     state: Mutex<State>,
     /// A new event was added for the agent.
     news: Notify,
@@ -64,6 +70,8 @@ struct State {
     observed: VecDeque<Observed>,
     /// The run of the last job; every new agent receives it.
     ran: Option<RanJob>,
+    /// Whether the program is of the newest version; none before its first listener.
+    is_new: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -75,10 +83,11 @@ struct Listener {
 impl Program {
     pub(super) fn new(machine: InstanceId, world: &Arc<World>, dice: Dice) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
-            machine,
             forge: world.outside.forge().clone(),
             world: Arc::downgrade(world),
             dice,
+            versions: Dice::new(world.seed, &format!("version {machine}")),
+            machine,
             state: Mutex::default(),
             news: Notify::new(),
             registering: Notify::new(),
@@ -159,6 +168,10 @@ impl Program {
     /// Connects a started listener; it retries while GitHub is down.
     async fn connect(self: Arc<Self>, era: u64, runner: RunnerName) {
         self.take_up_to(2_000).await;
+        if self.must_update() {
+            self.update(era).await;
+            return;
+        }
         loop {
             if !self.is_current(era) {
                 return;
@@ -182,6 +195,31 @@ impl Program {
             pass(RECONNECT).await;
         }
         self.misbehave(era, &runner).await;
+    }
+
+    /// Whether GitHub tells this listener to update the program before it gets a job.
+    fn must_update(&self) -> bool {
+        let temper = self.world.upgrade().map(|world| world.climate().temper);
+        let updates = temper.map_or(0, |temper| temper.updates);
+        let mut state = self.state();
+        let is_new = state.is_new.unwrap_or_else(|| !self.versions.chance(updates));
+        state.is_new = Some(true);
+        !is_new
+    }
+
+    /// The listener says that it listens, and ends to update the program; its registration stays.
+    async fn update(&self, era: u64) {
+        // Its owner is told that it listens, and GitHub gives it no job.
+        self.forge.excuse(&self.machine);
+        self.receive(ListenerMessage::Connected);
+        pass(self.versions.between(UPDATES_AFTER.0, UPDATES_AFTER.1)).await;
+        if !self.is_current(era) || self.state().listener.take().is_none() {
+            return;
+        }
+        if let Some(world) = self.world.upgrade() {
+            world.happened("runner program updated itself");
+        }
+        self.report(Observed::Ended { code: Some(UPDATING) });
     }
 
     /// Lets a connected listener exit or be forgotten, by chance.

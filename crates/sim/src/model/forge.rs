@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use tokio::sync::Notify;
 use super::forge_limits::{Call, ForgeLimits};
 use super::{Witness, locked};
 use crate::clock::{instant, pass};
-use crate::wire::{Wire, detach};
+use crate::wire::{GITHUB_METHOD, Wire, detach};
 
 /// How many items a page has.
 pub(super) const PAGE: usize = 100;
@@ -261,6 +262,11 @@ impl ForgeModel {
     pub fn set_outage(&self, outage: bool) {
         self.state().outage = outage;
         self.assign();
+    }
+
+    /// Whether GitHub is down.
+    pub(crate) fn is_down(&self) -> bool {
+        self.state().outage
     }
 
     /// Queues a job and returns its number.
@@ -616,6 +622,15 @@ impl ForgeState {
     }
 }
 
+/// Limits a port's method with all its calls, as the real client does.
+pub(super) async fn in_time<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = pass(GITHUB_METHOD) => Err(Fault::unavailable("GitHub's answers took too long together")),
+    }
+}
+
 /// Whether a runner's labels include all labels of a job; both are joined by commas.
 fn has_all(runner: &str, job: &str) -> bool {
     runner == job || job.split(',').all(|label| runner.split(',').any(|has| has == label))
@@ -654,6 +669,23 @@ impl ForgeModel {
             Ok(effect(&state))
         });
         reply.await.or_unavailable()?
+    }
+
+    async fn list_runners(&self) -> Result<Vec<Runner>, Fault> {
+        let runner = |(name, entry): (&RunnerName, &Entry)| Runner {
+            name: name.clone(),
+            online: entry.online,
+            busy: entry.job.is_some(),
+        };
+        let call = Call::read(CallPurpose::List);
+        let all = move |state: &Mutex<ForgeState>| {
+            locked(state).runners.iter().map(runner).collect::<Vec<_>>()
+        };
+        let listed = self.ask(call, all).await?;
+        for _ in 1..listed.len().div_ceil(PAGE) {
+            self.ask(call, |_| ()).await?;
+        }
+        Ok(listed)
     }
 
     /// The client panics when it asks for a credential with a label that contains this text, or for
@@ -714,20 +746,7 @@ impl Forge for ForgeModel {
 
     async fn runners(&self) -> Result<Vec<Runner>, Fault> {
         self.break_down("runners");
-        let runner = |(name, entry): (&RunnerName, &Entry)| Runner {
-            name: name.clone(),
-            online: entry.online,
-            busy: entry.job.is_some(),
-        };
-        let call = Call::read(CallPurpose::List);
-        let all = move |state: &Mutex<ForgeState>| {
-            locked(state).runners.iter().map(runner).collect::<Vec<_>>()
-        };
-        let listed = self.ask(call, all).await?;
-        for _ in 1..listed.len().div_ceil(PAGE) {
-            self.ask(call, |_| ()).await?;
-        }
-        Ok(listed)
+        in_time(self.list_runners()).await
     }
 
     async fn tokens(&self) -> Result<RunnerTokens, Fault> {
@@ -736,8 +755,11 @@ impl Forge for ForgeModel {
             removal: Secret::new("removes"),
             expires_at: Timestamp::from_millis(i64::MAX),
         };
-        self.ask(Call::write(CallPurpose::Mint).urgent(), |_| ()).await?;
-        self.ask(Call::write(CallPurpose::Mint).urgent(), move |_| tokens).await
+        in_time(async {
+            self.ask(Call::write(CallPurpose::Mint).urgent(), |_| ()).await?;
+            self.ask(Call::write(CallPurpose::Mint).urgent(), move |_| tokens).await
+        })
+        .await
     }
 
     async fn is_from_fork(&self, _: &Repository, run: &RunAttempt) -> Result<bool, Fault> {

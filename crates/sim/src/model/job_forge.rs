@@ -21,7 +21,7 @@ use bullpen_core::ports::{Fault, FileRead, JobForge, LostDelivery, Notice, Unfin
 use bullpen_core::request::stranger::RanJob;
 use bullpen_core::time::Timestamp;
 
-use super::forge::{ForgeModel, JobHappening, PAGE};
+use super::forge::{ForgeModel, JobHappening, PAGE, in_time};
 use super::forge_limits::Call;
 use super::locked;
 use crate::clock::instant;
@@ -519,12 +519,15 @@ impl JobForge for JobForgeModel {
     async fn jobs_of(&self, _: &Repository, run: &RunAttempt) -> Result<Vec<JobFact>, Fault> {
         let run = run.clone();
         let call = Call::read(CallPurpose::Job);
-        let listed = self.call(call, move |state| Ok(state.listed(|job| job.about.run == run)));
-        let listed = listed.await?;
-        for _ in 1..listed.len().div_ceil(PAGE) {
-            self.call(call, |_| Ok(())).await?;
-        }
-        Ok(listed)
+        in_time(async {
+            let listed = self.call(call, move |state| Ok(state.listed(|job| job.about.run == run)));
+            let listed = listed.await?;
+            for _ in 1..listed.len().div_ceil(PAGE) {
+                self.call(call, |_| Ok(())).await?;
+            }
+            Ok(listed)
+        })
+        .await
     }
 
     async fn unfinished_runs(&self, repository: &Repository) -> Result<Vec<UnfinishedRun>, Fault> {
@@ -532,14 +535,17 @@ impl JobForge for JobForgeModel {
             return Err(Fault::unavailable("GitHub has trouble with this repository"));
         }
         let call = Call::read(CallPurpose::Look).housekeeping();
-        let mut all = BTreeMap::new();
-        for in_progress in [false, true] {
-            let (of, name) = (repository.clone(), format!("{repository} {in_progress}"));
-            let runs = move |state: &JobForgeState| state.unfinished(&of, in_progress);
-            let runs = self.listing(call, name, runs).await?;
-            all.extend(runs.into_iter().map(|run| (run.run.clone(), run)));
-        }
-        Ok(all.into_values().collect())
+        in_time(async {
+            let mut all = BTreeMap::new();
+            for in_progress in [false, true] {
+                let (of, name) = (repository.clone(), format!("{repository} {in_progress}"));
+                let runs = move |state: &JobForgeState| state.unfinished(&of, in_progress);
+                let runs = self.listing(call, name, runs).await?;
+                all.extend(runs.into_iter().map(|run| (run.run.clone(), run)));
+            }
+            Ok(all.into_values().collect())
+        })
+        .await
     }
 
     async fn search_run(
@@ -550,7 +556,7 @@ impl JobForge for JobForgeModel {
         let call = Call::read(CallPurpose::Look).housekeeping();
         let (of, name) = (run.clone(), format!("{repository} {run}"));
         let jobs = move |state: &JobForgeState| state.listed(|job| job.about.run == of);
-        self.listing(call, name, jobs).await
+        in_time(self.listing(call, name, jobs)).await
     }
 
     async fn provenance(
@@ -606,11 +612,14 @@ impl JobForge for JobForgeModel {
             let lost: Vec<_> = lost.filter(|delivery| delivery.at >= since).cloned().collect();
             Ok((lost, state.sent_since(since)))
         });
-        let (lost, sent) = read.await?;
-        for _ in 1..sent.div_ceil(PAGE) {
-            self.call(call, |_| Ok(())).await?;
-        }
-        Ok(lost)
+        in_time(async {
+            let (lost, sent) = read.await?;
+            for _ in 1..sent.div_ceil(PAGE) {
+                self.call(call, |_| Ok(())).await?;
+            }
+            Ok(lost)
+        })
+        .await
     }
 
     fn calls(&self) -> CallCounts {

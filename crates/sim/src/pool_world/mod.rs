@@ -195,6 +195,7 @@ impl PoolWorld {
             webhooks: WebhookOdds::default(),
             timeline: Timeline::default(),
             jobs: Vec::new(),
+            is_big: false,
         }
     }
 

@@ -60,13 +60,15 @@ pub(super) fn apply(world: &World, change: &Change) {
 fn temper(climate: &mut Climate, agents: Agents) {
     /// Of a thousand waits, how many end with a crash of the agent: about one every minute.
     const CRASHES: u32 = 80;
-    let (mute, fails, dies) = match agents {
-        Agents::Well => (0, 0, 0),
-        Agents::Mute => (1_000, 0, 0),
-        Agents::FailWarmUp => (0, 1_000, 0),
-        Agents::Crashing => (0, 0, CRASHES),
+    let (mute, fails, dies, updates) = match agents {
+        Agents::Well => (0, 0, 0, 0),
+        Agents::Mute => (1_000, 0, 0, 0),
+        Agents::FailWarmUp => (0, 1_000, 0, 0),
+        Agents::Crashing => (0, 0, CRASHES, 0),
+        Agents::Updating => (0, 0, 0, 1_000),
     };
     climate.temper.mute = mute;
     climate.temper.warm_up_fails = fails;
     climate.temper.dies = dies;
+    climate.temper.updates = updates;
 }

@@ -68,6 +68,7 @@ impl Default for Served {
             webhooks: WebhookOdds::default(),
             timeline: Timeline::default(),
             jobs: Vec::new(),
+            is_big: false,
         };
         Self {
             plan,

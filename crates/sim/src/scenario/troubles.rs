@@ -193,11 +193,12 @@ pub(super) fn odd(words: &mut Words, is_odd: bool) -> Result<Verb, Misspelt> {
 }
 
 pub(super) fn agents(words: &mut Words) -> Result<Verb, Misspelt> {
-    const KINDS: [(&str, Agents); 4] = [
+    const KINDS: [(&str, Agents); 5] = [
         ("well", Agents::Well),
         ("mute", Agents::Mute),
         ("fail-warm-up", Agents::FailWarmUp),
         ("crashing", Agents::Crashing),
+        ("updating", Agents::Updating),
     ];
     let word = words.plain("how agents behave")?;
     Ok(Verb::Change(Change::Agents(word.one_of("way to behave", &KINDS)?)))

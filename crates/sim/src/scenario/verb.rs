@@ -85,6 +85,7 @@ pub(super) enum Agents {
     Mute,
     FailWarmUp,
     Crashing,
+    Updating,
 }
 
 /// A stored item that a newer program rewrites.

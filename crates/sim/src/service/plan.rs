@@ -25,6 +25,11 @@ use crate::dice::Dice;
 const SERVING: u32 = 400;
 /// Of a thousand services, how many have forks that ask for labels of other jobs.
 const HOSTILE: u32 = 500;
+/// Of a thousand services, how many are big: fifty repositories, and twenty pools. Each costs as much as
+/// ten others at least.
+const BIG: u32 = 20;
+/// How many repositories a big one has.
+const BIG_REPOSITORIES: u32 = 50;
 /// The label of jobs outside this stack, which hostile jobs want on their runners.
 pub const FOREIGN_LABEL: &str = "prod-deploy";
 /// Of a thousand repositories, how many are public.
@@ -71,6 +76,13 @@ pub struct WebhookOdds {
     pub twice: u32,
 }
 
+impl WebhookOdds {
+    /// Whether a webhook may come late, or never.
+    pub(crate) const fn lose_any(self) -> bool {
+        self.lost > 0 || self.unsent > 0 || self.late > 0
+    }
+}
+
 /// One job.
 #[derive(Clone, Debug)]
 pub struct JobPlan {
@@ -109,6 +121,8 @@ pub struct ServicePlan {
     pub webhooks: WebhookOdds,
     /// The jobs, in the order they come.
     pub jobs: Vec<JobPlan>,
+    /// Whether it has many repositories and pools.
+    pub is_big: bool,
 }
 
 impl ServicePlan {
@@ -141,21 +155,31 @@ pub fn draw(seed: u64, lasts: Duration) -> Option<ServicePlan> {
     if !dice.chance(SERVING) {
         return None;
     }
-    let repositories: Vec<Repository> =
+    let mut repositories: Vec<Repository> =
         ["octo/main", "octo/other", "acme/app"].into_iter().map(Repository::new).collect();
+    let shape = Dice::new(seed, "shape");
+    let big = shape.chance(BIG).then_some(&shape);
+    if big.is_some() {
+        let more = 3..BIG_REPOSITORIES;
+        repositories.extend(more.map(|number| Repository::new(format!("octo/r{number}"))));
+    }
     let openness = Dice::new(seed, "openness");
     let open = repositories.iter().filter(|_| openness.chance(PUBLIC));
     let public: BTreeSet<Repository> = open.cloned().collect();
     let mut plan = ServicePlan {
         scope: ServiceScope::EVERYTHING,
         config: config(&dice),
-        timeline: pools::draw(&Dice::new(seed, "pools"), lasts),
+        timeline: match big {
+            Some(shape) => pools::draw_big(shape, lasts),
+            None => pools::draw(&Dice::new(seed, "pools"), lasts),
+        },
         shares: shares(&dice),
         replicas: 1 + dice.below(2),
         webhooks: webhook_odds(&dice),
-        jobs: jobs((&dice, &openness), &repositories, &public, lasts),
+        jobs: jobs((&dice, &openness, big), &repositories, &public, lasts),
         repositories,
         public,
+        is_big: big.is_some(),
     };
     let hostile = hostile(&Dice::new(seed, "hostile labels"), &plan.jobs, &plan.public, lasts);
     plan.jobs.extend(hostile);
@@ -227,13 +251,13 @@ fn origin(openness: &Dice, is_fork: bool, is_public: bool) -> Origin {
 }
 
 fn jobs(
-    (dice, openness): (&Dice, &Dice),
+    (dice, openness, big): (&Dice, &Dice, Option<&Dice>),
     repositories: &[Repository],
     public: &BTreeSet<Repository>,
     lasts: Duration,
 ) -> Vec<JobPlan> {
     let mut drawn = Vec::new();
-    for (number, burst) in bursts(dice, repositories, lasts).into_iter().enumerate() {
+    for (number, burst) in bursts((dice, big), repositories, lasts).into_iter().enumerate() {
         let run = RunAttempt::new(format!("{}.1", FIRST_RUN + number));
         let is_fork = dice.chance(150);
         let origin = origin(openness, is_fork, public.contains(&burst.repository));
@@ -245,7 +269,7 @@ fn jobs(
                 repository: burst.repository.clone(),
                 run: run.clone(),
                 name: format!("job {id}"),
-                labels: vec![label(dice, &run, &id, &burst.repository)],
+                labels: vec![label((dice, big), &run, &id, &burst.repository)],
                 commit: "0a1b".to_owned(),
                 created_at: None,
                 provenance: Provenance { origin: announced, visibility: None },
@@ -264,8 +288,12 @@ fn jobs(
     drawn
 }
 
-fn bursts(dice: &Dice, repositories: &[Repository], lasts: Duration) -> Vec<Burst> {
-    let count = 1 + dice.below(8);
+fn bursts(
+    (dice, big): (&Dice, Option<&Dice>),
+    repositories: &[Repository],
+    lasts: Duration,
+) -> Vec<Burst> {
+    let count = 1 + dice.below(8) + big.map_or(0, |shape| 8 + shape.below(12));
     let burst = |_| {
         let most = if dice.chance(250) { 24 } else { 4 };
         Burst {
@@ -278,7 +306,13 @@ fn bursts(dice: &Dice, repositories: &[Repository], lasts: Duration) -> Vec<Burs
 }
 
 /// The label that a job asks for. Jobs with equal labels may get each other's runners.
-fn label(dice: &Dice, run: &RunAttempt, id: &JobId, repository: &Repository) -> String {
+fn label(
+    (dice, big): (&Dice, Option<&Dice>),
+    run: &RunAttempt,
+    id: &JobId,
+    repository: &Repository,
+) -> String {
+    let pool = pools::name_of(big.map_or(0, |shape| shape.below(pools::BIG)));
     let own = format!("runs-on={}-{id}", run.run_id());
     match dice.below(20) {
         0..8 => format!("{own}/runner=large"),
@@ -287,7 +321,7 @@ fn label(dice: &Dice, run: &RunAttempt, id: &JobId, repository: &Repository) -> 
         }
         12..14 => "runs-on/runner=large".to_owned(),
         14..16 => format!("{own}/runner=xlarge"),
-        16..19 => format!("{own}/pool=ci"),
+        16..19 => format!("{own}/pool={pool}"),
         _ => format!("{own}/pool=nope"),
     }
 }

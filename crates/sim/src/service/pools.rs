@@ -93,6 +93,26 @@ pub(super) fn draw(dice: &Dice, lasts: Duration) -> Timeline {
     Timeline { begins: Some(begins), changes, over: Arc::default() }
 }
 
+/// The pools of a big world, which do not change.
+pub(super) const BIG: u64 = 20;
+
+/// The name of one pool of a big world.
+pub(super) fn name_of(number: u64) -> PoolName {
+    if number == 0 { PoolName::new("ci") } else { PoolName::new(format!("ci-{number}")) }
+}
+
+/// Draws the pools of a big world.
+pub(super) fn draw_big(dice: &Dice, lasts: Duration) -> Timeline {
+    let (zone, ahead, begins) = ZONES[0];
+    let one = |number| {
+        let drawn = Drawn::new(dice, zone, ahead, begins, lasts).read(1);
+        drawn.into_values().next().map(|pool| (name_of(number), pool))
+    };
+    let pools: Pools = (0..BIG).filter_map(one).collect();
+    let changes = vec![(Duration::ZERO, pools)];
+    Timeline { begins: Some(begins), changes, over: Arc::default() }
+}
+
 /// One pool, without its version.
 struct Drawn {
     zone: &'static str,
@@ -178,6 +198,14 @@ mod tests {
             timeline.remove_pools();
             assert_eq!(timeline.at(lasts), Some(Pools::new()));
         }
+    }
+
+    #[test]
+    fn a_big_world_has_twenty_pools() {
+        let timeline = draw_big(&Dice::new(7, "t"), Duration::from_secs(5_400));
+        let pools = timeline.at(Duration::ZERO).expect("they are kept");
+        assert_eq!((pools.len(), timeline.ceilings().len()), (20, 20));
+        assert!(pools.contains_key(&PoolName::new("ci")));
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bullpen_core::class::Usage;
 use bullpen_core::creation::{Ceiling, Scope};
-use bullpen_core::ids::ClassName;
+use bullpen_core::ids::{ClassName, Repository};
 use bullpen_core::instance::State;
-use bullpen_core::job::{Job, JobStep, Setback};
+use bullpen_core::job::{Job, JobDetails, JobStep, Setback};
 use bullpen_core::limits::Limits;
 use bullpen_core::ports::{Ledger, Ports};
 use bullpen_core::time::Timestamp;
@@ -18,7 +18,7 @@ use bullpen_sim::clock::on_virtual_time;
 use bullpen_sim::life::make_queues;
 use bullpen_sim::world::{CALM, Climate, World};
 
-use super::service_world::ServiceWorld;
+use super::service_world::{ServiceWorld, about};
 
 const LONG: Duration = Duration::from_secs(2 * 3600);
 /// Far less than the next look at a row that waits.
@@ -94,6 +94,32 @@ fn a_machine_that_is_idle_again_serves_a_waiting_job_at_once() {
             assert!(waited <= 2 * SOON, "{waited:?} after {}", pair[0]);
         }
         sim.end().await;
+    });
+}
+
+/// Each waiting job is tried every few seconds. A try that finds no capacity tries jobs of other
+/// repositories too; each of these must not read the whole lane again.
+#[test]
+pub(crate) fn jobs_at_the_ceiling_read_their_lane_once_a_look() {
+    on_virtual_time(async {
+        let sim = ServiceWorld::new(1).await;
+        sim.queue("70").await;
+        let has = async || sim.row("70").await.held().is_some();
+        assert!(sim.serve_until("first", LONG, |_| true, has).await);
+        let jobs = ["71", "72", "73", "74", "75", "76", "77", "78"];
+        for job in jobs {
+            let fact = sim.submit(
+                job,
+                JobDetails { repository: Repository::new(format!("acme/of-{job}")), ..about(job) },
+            );
+            sim.deliver(&fact).await;
+        }
+        let before = sim.world.counts().calls;
+        let never = async || false;
+        assert!(!sim.serve_until("second", Duration::from_secs(45), |_| true, never).await);
+        let calls = sim.world.counts().calls - before;
+        // 3,400; and 11,300 if each try reads the lane.
+        assert!(calls < 5_000, "{calls} calls for eight jobs in 45 s");
     });
 }
 

@@ -5,7 +5,7 @@
 
 mod active;
 mod batches;
-mod ceilings;
+pub(crate) mod ceilings;
 pub(crate) mod clocks;
 mod cost;
 pub(crate) mod defects;

@@ -3,9 +3,11 @@
 //!
 //! Not here: the mistakes themselves (`sabotage!` in the code).
 
-use bullpen_core::invariants::Invariant::{EveryJobEnds, OneOwner};
+use bullpen_core::invariants::Invariant::{Cost, EveryJobEnds, OneOwner};
 
+use super::pools::TestBug;
 use super::{Bug, bug};
+use crate::jobs::ceilings::jobs_at_the_ceiling_read_their_lane_once_a_look;
 
 /// The bugs that seeds find.
 pub(crate) const BUGS: &[Bug] = &[
@@ -24,6 +26,8 @@ pub(crate) const BUGS: &[Bug] = &[
         &[EveryJobEnds],
         "the service does not ask GitHub about a job whose end no webhook announced",
     ),
+    bug("searches-never-rest", &[Cost], "the service searches GitHub every five seconds"),
+    bug("lifetimes-are-short", &[Cost], "a pool replaces its machines four times as often"),
     bug("ends-release-nothing", &[EveryJobEnds], "a job that is over keeps its machine"),
     bug("forks-are-trusted", &[OneOwner], "the service keeps a machine that ran a fork's code"),
     bug("unlisted-labels-are-owned", &[OneOwner], "a runner has labels of jobs that are not ours"),
@@ -33,6 +37,13 @@ pub(crate) const BUGS: &[Bug] = &[
         "repositories share machines",
     ),
 ];
+
+/// The bugs that tests of jobs find.
+pub(crate) const TEST_BUGS: &[TestBug] = &[TestBug {
+    name: "each-try-reads-the-lane",
+    mistake: "a worker reads the whole lane again for each job that finds no capacity",
+    test: jobs_at_the_ceiling_read_their_lane_once_a_look,
+}];
 
 /// A bug that a scenario finds.
 pub(crate) struct ScenarioBug {
@@ -115,6 +126,11 @@ pub(crate) const SCENARIO_BUGS: &[ScenarioBug] = &[
         name: "late-orders-are-the-machines",
         mistake: "a machine ends because its order was stored too late to obey",
         scenario: "pain42_orders_that_come_late_cost_no_warm_machine",
+    },
+    ScenarioBug {
+        name: "an-update-is-an-end",
+        mistake: "an agent does not start a runner program again that has updated itself",
+        scenario: "pain55_a_runner_program_that_updates_itself_keeps_its_machine",
     },
     ScenarioBug {
         name: "unsent-wakes-are-lost",

@@ -5,7 +5,8 @@
 //! ([`strangers`]), or the mistakes themselves (`sabotage!` in the code).
 
 use bullpen_core::invariants::Invariant::{
-    self, Ceilings, Conservation, EveryJobEnds, NoGhosts, NoMissedWarm, OneOwner, Protected, Rates,
+    self, Ceilings, Conservation, Cost, EveryJobEnds, NoGhosts, NoMissedWarm, OneOwner, Protected,
+    Rates,
 };
 
 pub(crate) mod githubs_hour;
@@ -71,6 +72,12 @@ pub(crate) const BUGS: &[Bug] = &[
         "token-without-incarnation",
         &[Protected, OneOwner, EveryJobEnds, Conservation, Rates],
         "a new incarnation of a request launches under the client tokens of the last",
+    ),
+    // Costs.
+    bug(
+        "idle-machines-wait-long",
+        &[Cost],
+        "a released machine waits for its next owner for half an hour",
     ),
     // Protection of machines.
     bug("busy-is-gone", &[Protected], "a release takes GitHub's 422 for a 404"),

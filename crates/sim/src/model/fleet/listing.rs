@@ -65,7 +65,7 @@ impl FleetState {
 
     /// Whether the cloud denies calls that change the machine.
     pub(super) fn denies(&self, id: &InstanceId) -> bool {
-        self.has(id, Oddity::Denied) || self.has(id, Oddity::Untagged)
+        self.has(id, Oddity::Denied) || self.has(id, Oddity::Untagged) || self.is_neighbours(id)
     }
 
     /// Whether this program can read what the cloud knows of the machine.
@@ -82,7 +82,8 @@ impl FleetState {
 
     /// A page of the list, after the machine of this id.
     pub(super) fn page(&self, after: Option<&str>, now: Timestamp) -> Page<Machine> {
-        let visible = self.entries.values().filter(|entry| entry.visible_at <= now);
+        let own = self.entries.values().filter(|entry| !self.is_neighbours(&entry.machine.id));
+        let visible = own.filter(|entry| entry.visible_at <= now);
         let mut later = visible.filter(|entry| after < Some(entry.machine.id.as_str()));
         let page: Vec<&FleetEntry> = later.by_ref().take(self.listings.page).collect();
         let last = page.last().map(|entry| entry.machine.id.to_string());
@@ -105,9 +106,15 @@ impl FleetState {
 
     /// What the cloud shows of these machines.
     pub(super) fn described(&self, ids: &[InstanceId], now: Timestamp) -> Listing<Machine> {
-        let found = ids.iter().filter_map(|id| self.entries.get(id));
-        let visible = found.filter(|entry| entry.visible_at <= now);
-        let seen = visible.filter(|entry| !self.has(&entry.machine.id, Oddity::Unseen));
+        let own = ids.iter().filter(|id| !self.is_neighbours(id));
+        let found = own.filter_map(|id| self.entries.get(id));
+        let seen = found.filter(|entry| {
+            let is_seen = entry.visible_at <= now && !self.has(&entry.machine.id, Oddity::Unseen);
+            if !is_seen {
+                locked(&self.unseen).insert(entry.machine.id.clone(), now);
+            }
+            is_seen
+        });
         seen.map(|entry| self.readable(&entry.machine.id).map(|()| entry.shown(now))).collect()
     }
 

@@ -26,6 +26,7 @@ use crate::dice::Dice;
 use crate::wire::{Wire, detach};
 
 mod listing;
+mod neighbours;
 mod state;
 
 pub use listing::{Listings, Oddity};
@@ -161,6 +162,11 @@ impl FleetModel {
         locked(&self.state().hidden).contains(id)
     }
 
+    /// When an answer to a question about this machine last failed to show it.
+    pub(crate) fn was_unseen(&self, id: &InstanceId) -> Option<Timestamp> {
+        locked(&self.state().unseen).get(id).copied()
+    }
+
     /// Lever: a machine is odd from now on, or no longer.
     pub fn make_odd(&self, id: &InstanceId, oddity: Oddity, is_odd: bool) {
         let (oddities, odd) = (&mut self.state().oddities, (id.clone(), oddity));
@@ -186,9 +192,11 @@ impl FleetModel {
         self.lose(id);
     }
 
-    /// Every machine, without a call.
+    /// Every machine of this stack, without a call.
     pub fn snapshot(&self) -> Vec<Machine> {
-        self.state().entries.values().map(|entry| entry.machine.clone()).collect()
+        let state = self.state();
+        let own = state.entries.values().filter(|entry| !state.is_neighbours(&entry.machine.id));
+        own.map(|entry| entry.machine.clone()).collect()
     }
 
     /// The approximate number of machines of each call of this kind, without a call.
@@ -248,6 +256,10 @@ impl FleetModel {
         let changed = self.ask(call, ids.len(), move |model, state| {
             let mut refused = Ok(());
             for id in &ids {
+                if state.is_neighbours(id) {
+                    let trespassed = FleetEvent::Trespassed(id.clone(), call);
+                    state.tell(model.clock.true_now(), &trespassed);
+                }
                 match state.readable(id) {
                     _ if state.denies(id) => refused = Err(denied(id)),
                     Ok(()) => change(model, state, id),
@@ -301,6 +313,9 @@ impl Fleet for FleetModel {
         self.ask(FleetCall::Start, ids.len(), move |model, state| {
             let start = |id: InstanceId| {
                 let now = model.clock.true_now();
+                if state.is_neighbours(&id) {
+                    state.tell(now, &FleetEvent::Trespassed(id.clone(), FleetCall::Start));
+                }
                 let (started, boots) = state.start(&id, now, &model.wire);
                 if boots {
                     model.boot_later(state.delays, id.clone());

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bullpen_core::class::{Architecture, Usage};
@@ -84,6 +84,8 @@ pub enum FleetEvent {
     Lost(InstanceId),
     /// A machine switched itself off.
     PoweredOff(InstanceId),
+    /// A process asks to change a machine of another stack.
+    Trespassed(InstanceId, FleetCall),
 }
 
 pub(super) type Boot = Arc<dyn Fn(Machine, MachineLife) + Send + Sync>;
@@ -97,6 +99,11 @@ pub(super) struct FleetEntry {
 }
 
 impl FleetEntry {
+    /// A machine that runs without an agent of this stack.
+    pub(super) const fn running(machine: Machine, now: Timestamp) -> Self {
+        Self { machine, visible_at: now, before: None, life: None }
+    }
+
     fn end_boot(&mut self) {
         if let Some(life) = self.life.take() {
             life.send_replace(BootSignal::Ended);
@@ -108,9 +115,13 @@ impl FleetEntry {
 #[derive(Default)]
 pub struct FleetState {
     pub(super) entries: BTreeMap<InstanceId, FleetEntry>,
+    /// Those of other stacks.
+    pub(super) neighbours: BTreeSet<InstanceId>,
     pub(super) oddities: BTreeSet<(InstanceId, Oddity)>,
-    /// The machines that an answer once failed to show.
-    pub(super) hidden: std::sync::Mutex<BTreeSet<InstanceId>>,
+    /// The machines that a listing once missed.
+    pub(super) hidden: Mutex<BTreeSet<InstanceId>>,
+    /// The machines that an answer about them failed to show, and when last.
+    pub(super) unseen: Mutex<BTreeMap<InstanceId, Timestamp>>,
     pub(super) listings: Listings,
     /// Draws what answers miss, and for how long they lag.
     pub(super) dice: Option<Dice>,
