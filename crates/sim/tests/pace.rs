@@ -105,14 +105,14 @@ fn turns_that_pass_while_a_process_stands_still_are_taken_again() {
             stack.fleet().launch(&request).await.expect("the world is calm")
         };
         let launches = async |_: &Stack<SimPorts>| join_all((0..3).map(launch)).await;
-        let launched = || world.outside.fleet().asked(FleetCall::Launch).len();
+        let so_far = || world.outside.fleet().asked(FleetCall::Launch).len();
         let looks = async {
             pass(Duration::from_secs(1)).await;
             wire.pause(Duration::from_secs(60));
-            let mut seen = vec![launched()];
+            let mut seen = vec![so_far()];
             for wait in [61, 3, 3] {
                 pass(Duration::from_secs(wait)).await;
-                seen.push(launched());
+                seen.push(so_far());
             }
             seen
         };

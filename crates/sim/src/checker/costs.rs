@@ -33,8 +33,7 @@ const HANDED_OVER_WITHIN: Duration = Duration::from_secs(180);
 const LOST_WEBHOOK: Duration = Duration::from_secs(15 * 60);
 /// How often upkeep asks GitHub about the runs of requests, and lists runners.
 const UPKEEP: Duration = Duration::from_secs(30);
-/// How many calls one purpose costs at most: the call, and one that repeats it because an answer was
-/// lost.
+/// How many calls one purpose costs at most: the call, and its repetition after a lost answer.
 const CALLS_EACH: u64 = 2;
 
 /// What a world's plan says of its cost.
@@ -216,8 +215,8 @@ impl ForgeBill {
         [
             (CallPurpose::Mint, CALLS_EACH * (u64::from(self.assigned) + upkeep / 10)),
             // A search for the runner and its deletion: before the drain and after it, by the owner's process
-            // and by upkeep.
-            (CallPurpose::Remove, 2 * CALLS_EACH * (4 * departures + retries + upkeep / 10)),
+            // and by each upkeep, and again while GitHub does not answer.
+            (CallPurpose::Remove, 2 * CALLS_EACH * (8 * departures + retries + upkeep / 10)),
             (CallPurpose::Origin, CALLS_EACH * (jobs + runs)),
             (CallPurpose::Job, CALLS_EACH * (doubts + upkeep / 10 + jobs + runs)),
             // A page that has not changed costs nothing.
