@@ -9,9 +9,11 @@ use bullpen_core::instance::{Owner, Record};
 use bullpen_core::invariants::jobs::{JobsSnapshot, on_jobs};
 use bullpen_core::invariants::{Invariant, StackSnapshot, Violation, on_world};
 use bullpen_core::job::Job;
+use bullpen_core::parameters::OfflineRunners;
 use bullpen_core::ports::{Fault, Forge as _, JobRow, Ledger as _, Ports, Runner};
 use bullpen_engine::Stack;
 use bullpen_engine::reconcile::{live_records, open_intents};
+use bullpen_engine::stored_parameters;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::json;
 
@@ -131,6 +133,9 @@ pub(crate) async fn findings<P: Ports>(
     let intents = open_intents(stack).await?;
     let machines = stack.readable(stack.fleet().list().await?);
     let jobs = jobs_of(stack, &records).await?;
+    let until = stack.now().after(stack.limits.release_retry);
+    let offline = stored_parameters::load::<P, OfflineRunners>(stack, until).await?;
+    let offline = offline.unwrap_or_default();
     let world = StackSnapshot {
         now: stack.now(),
         records: &records,
@@ -146,6 +151,7 @@ pub(crate) async fn findings<P: Ports>(
         jobs: &jobs,
         machines: &machines,
         runners,
+        offline: &offline,
         limits: &stack.limits,
     };
     let mut violations = on_world(&world);

@@ -4,16 +4,20 @@
 //!
 //! Not here: records and machines alone ([`super::on_world`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{Invariant, Violation, violation};
-use crate::ids::{Generation, InstanceId, JobId, RunnerName};
+use crate::ids::{Generation, InstanceId, JobId};
 use crate::instance::{Owner, Record, State};
 use crate::job::{Job, JobState};
 use crate::limits::Limits;
+use crate::parameters::OfflineRunners;
 use crate::ports::{Machine, MachineState, Runner};
 use crate::tenure::runner_name;
 use crate::time::Timestamp;
+
+/// How many sweeps may pass until a runner is removed: the first notices it, and GitHub may be away.
+const GHOST_SWEEPS: u32 = 10;
 
 /// The jobs of a stack at one moment, and what they have.
 #[derive(Clone, Debug)]
@@ -30,6 +34,8 @@ pub struct JobsSnapshot<'a> {
     pub machines: &'a [Machine],
     /// The stack's runners at GitHub; none if GitHub was not asked.
     pub runners: Option<&'a [Runner]>,
+    /// The runners that no machine had when the stack was last swept, and since when.
+    pub offline: &'a OfflineRunners,
     /// The limits in force.
     pub limits: &'a Limits,
 }
@@ -44,9 +50,9 @@ pub fn on_jobs(seen: &JobsSnapshot<'_>) -> Vec<Violation> {
     for record in seen.records.iter().filter(|record| is_settled(record, seen)) {
         found.extend(forgotten(record, &jobs));
         found.extend(stopped(record, seen));
-        found.extend(without_runner(record, seen, &jobs));
+        found.extend(without_runner(record, seen));
     }
-    found.extend(ghosts(seen, &jobs));
+    found.extend(ghosts(seen));
     found
 }
 
@@ -114,62 +120,34 @@ fn stopped(record: &Record, seen: &JobsSnapshot<'_>) -> Option<Violation> {
     })
 }
 
-/// The names that the runner on this instance may have. A machine without an owner has none.
-fn names(
-    record: &Record,
-    seen: &JobsSnapshot<'_>,
-    jobs: &BTreeMap<&JobId, &Job>,
-) -> Vec<RunnerName> {
-    let (State::Created { owner, .. }
-    | State::Claimed { owner, .. }
-    | State::Running { owner, .. }
-    | State::Releasing { owner, .. }) = &record.state
-    else {
-        return Vec::new();
-    };
-    if let Owner::Job(id) = owner {
-        return jobs.get(id).map(|job| job.runners_on(seen.stack, &record.id)).unwrap_or_default();
-    }
-    // A machine that is being released was assigned one generation earlier.
-    let earlier = Generation(record.generation.0.saturating_sub(1));
-    let names = [record.generation, earlier]
-        .map(|generation| runner_name(seen.stack, &record.id, generation));
-    names.into()
-}
-
-fn without_runner(
-    record: &Record,
-    seen: &JobsSnapshot<'_>,
-    jobs: &BTreeMap<&JobId, &Job>,
-) -> Option<Violation> {
+/// An instance that runs for a request and has no runner at GitHub. A job's runner is gone as soon as the
+/// job is over, which its row may not know yet.
+fn without_runner(record: &Record, seen: &JobsSnapshot<'_>) -> Option<Violation> {
     let runners = seen.runners?;
-    // GitHub removes the runner of a job by itself; the row may not know that it is over.
-    if let Some(Owner::Job(_)) = record.state.owner() {
-        return None;
-    }
-    let names = names(record, seen, jobs);
-    let is_there = runners.iter().any(|runner| names.contains(&runner.name));
+    let Some(owner @ Owner::Request(_)) = record.state.owner() else { return None };
+    let name = runner_name(seen.stack, &record.id, record.generation);
+    let is_there = runners.iter().any(|runner| runner.name == name);
     (!is_there).then(|| {
-        let owner = record.state.owner().map_or_else(String::new, ToString::to_string);
-        violation(
-            Invariant::NoGhosts,
-            record,
-            format!("it runs for {owner}, and GitHub has no runner of it"),
-        )
+        let what = format!("it runs for {owner}, and GitHub has no runner of it");
+        violation(Invariant::NoGhosts, record, what)
     })
 }
 
-/// Runners that listen on no instance of the stack.
-fn ghosts(seen: &JobsSnapshot<'_>, jobs: &BTreeMap<&JobId, &Job>) -> Vec<Violation> {
+/// Runners that belonged to no instance at several sweeps, and that no sweep removed. One look proves
+/// nothing: GitHub shows a runner for a while after its machine has ended.
+fn ghosts(seen: &JobsSnapshot<'_>) -> Vec<Violation> {
     let Some(runners) = seen.runners else { return Vec::new() };
-    let mut known: BTreeSet<RunnerName> =
-        seen.records.iter().flat_map(|record| names(record, seen, jobs)).collect();
-    known.extend(jobs.values().filter_map(|job| Some(job.keeps()?.runner.clone())));
-    let lost = runners.iter().filter(|runner| runner.online && !known.contains(&runner.name));
-    lost.map(|runner| Violation {
-        invariant: Invariant::NoGhosts,
-        instance: None,
-        what: format!("the runner {} listens, and no record has its machine", runner.name),
-    })
-    .collect()
+    let removed_within = seen.limits.reconcile_grace + seen.limits.upkeep * GHOST_SWEEPS;
+    let lasting = |runner: &&Runner| {
+        let since = seen.offline.since.get(&runner.name);
+        since.is_some_and(|since| seen.now.since(*since) > removed_within)
+    };
+    let ghosts = runners.iter().filter(|runner| !runner.online && !runner.busy).filter(lasting);
+    ghosts
+        .map(|runner| Violation {
+            invariant: Invariant::NoGhosts,
+            instance: None,
+            what: format!("the runner {} belongs to no machine, and is not removed", runner.name),
+        })
+        .collect()
 }

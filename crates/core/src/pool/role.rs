@@ -127,7 +127,7 @@ fn unusable(instance: &PoolMachine) -> Option<EndReason> {
 
 fn usable_role(instance: &PoolMachine, desired: &DesiredPool, now: Timestamp) -> PoolRole {
     match &instance.record.state {
-        State::Created { deadline, .. } => warming(instance, *deadline, now),
+        State::Created { deadline, .. } => warming(instance, *deadline, desired, now),
         State::Idle { tier: Tier::Hot, since, deadline, .. } => {
             hot(instance, desired, *since, *deadline, now)
         }
@@ -167,11 +167,18 @@ fn is_down(instance: &PoolMachine) -> bool {
     matches!(instance.machine, Some(MachineState::Stopping | MachineState::Stopped))
 }
 
-fn warming(instance: &PoolMachine, deadline: Timestamp, now: Timestamp) -> PoolRole {
+fn warming(
+    instance: &PoolMachine,
+    deadline: Timestamp,
+    desired: &DesiredPool,
+    now: Timestamp,
+) -> PoolRole {
     match instance.warm_up {
         WarmUp::Failed => PoolRole::Error(EndReason::FailedWarmUp),
         _ if is_down(instance) => PoolRole::Error(EndReason::FailedWarmUp),
-        WarmUp::Underway if deadline <= now => PoolRole::Dangling(EndReason::FailedWarmUp),
+        WarmUp::Underway if is_over(deadline, desired, now) => {
+            PoolRole::Dangling(EndReason::FailedWarmUp)
+        }
         WarmUp::Underway | WarmUp::Complete => PoolRole::Warming,
     }
 }

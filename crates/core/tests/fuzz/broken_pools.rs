@@ -142,5 +142,5 @@ fn the_property_has_both_kinds_of_pool_to_look_at() {
         .iter()
         .map(|pool| read(pool, "{}").value().expect("a value").broken.is_empty())
         .collect();
-    assert_eq!(kinds, [true, false, true, false, false, false, false]);
+    assert_eq!(kinds, [true, true, true, false, false, false, false]);
 }

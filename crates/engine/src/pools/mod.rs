@@ -46,6 +46,9 @@ pub use survey::{Survey, SurveyedPool, known, survey};
 /// How many times more often a pool is surveyed while it is not settled: it waits for events that take
 /// seconds.
 const SPEEDUP: u32 = 10;
+/// How many times more often all pools are surveyed while they cannot be: machines that became ready
+/// during an outage must be seen before their deadlines are judged.
+const RETRY_SPEEDUP: u32 = 3;
 /// A requested cycle begins no sooner than this after the last one began.
 const CYCLE_MIN: Duration = Duration::from_secs(1);
 /// How many plans are executed at once: those of all pools, in most stacks. With thousands of pools
@@ -146,7 +149,11 @@ async fn cycles<P: Ports>(
         for ended in ended {
             end(&mut agenda, ended);
         }
-        for found in found {
+        if found.is_none() {
+            let retry = jittered(stack, stack.limits.converge / RETRY_SPEEDUP);
+            agenda.all_by(clock.monotonic() + retry);
+        }
+        for found in found.unwrap_or_default() {
             agenda.executes(&found.pool);
             executing.push(executed(stack, found, leases, &turns));
         }
@@ -172,10 +179,10 @@ async fn cycles<P: Ports>(
 /// for the survey, or it would be made together with the next call. A fleet that serves callers in
 /// order, as the process fleet does, would let the survey wait for ever behind a call that is not
 /// polled.
-async fn survey_while_executing(
-    surveying: impl Future<Output = Vec<SurveyedPool>>,
+async fn survey_while_executing<F>(
+    surveying: impl Future<Output = F>,
     executing: &mut FuturesUnordered<Execution<'_>>,
-) -> (Vec<SurveyedPool>, Vec<(PoolName, Option<CycleReport>)>) {
+) -> (F, Vec<(PoolName, Option<CycleReport>)>) {
     let (mut surveying, mut ended) = (Box::pin(surveying), Vec::new());
     loop {
         tokio::select! {
@@ -212,16 +219,16 @@ async fn hold<P: Ports>(
 }
 
 /// Surveys every pool, or `only` these, whose lease this process holds and whose last plan is executed.
-/// Leases are taken with a survey of all.
+/// Leases are taken with a survey of all. `None`: the pools cannot be surveyed now.
 async fn survey_held<P: Ports>(
     stack: &Stack<P>,
     leases: &Leases,
     configured: Option<Blueprints>,
     (agenda, only): (&Agenda, Option<&BTreeSet<PoolName>>),
-) -> Vec<SurveyedPool> {
+) -> Option<Vec<SurveyedPool>> {
     let Some(configured) = configured else {
         leases.give_up(stack).await;
-        return Vec::new();
+        return Some(Vec::new());
     };
     let surveying = async {
         let mut held = match only {
@@ -232,16 +239,18 @@ async fn survey_held<P: Ports>(
         survey(stack, &configured, &held).await
     };
     let surveyed = stack.caught("survey", "", surveying).await;
-    let Survey { pools, failed } =
-        surveyed.unwrap_or_else(|defect| Err(defect.into())).unwrap_or_else(|fault| {
+    let Survey { pools, failed } = match surveyed.unwrap_or_else(|defect| Err(defect.into())) {
+        Ok(survey) => survey,
+        Err(fault) => {
             tracing::warn!(%fault, "could not survey the pools");
-            Survey::default()
-        });
+            return None;
+        }
+    };
     if let Some((first, fault)) = failed.first_key_value() {
         let pools = failed.len();
         tracing::warn!(pools, %first, %fault, "could not survey some of the pools");
     }
-    pools
+    Some(pools)
 }
 
 #[cfg(test)]
@@ -268,7 +277,6 @@ mod tests {
         drop(held);
         let look = async {
             drop(turn.lock().await);
-            Vec::new()
         };
         let both = survey_while_executing(look, &mut executing).now_or_never();
         assert_eq!(both.expect("both have had their turns").1.len(), 1);

@@ -222,8 +222,9 @@ impl ForgeBill {
             // A page that has not changed costs nothing.
             (CallPurpose::Look, CALLS_EACH * (searches + pages + 4 * jobs)),
             (CallPurpose::Redeliver, CALLS_EACH * (searches + 4 * jobs)),
-            (CallPurpose::Tell, 2 * CALLS_EACH * jobs),
-            (CallPurpose::Cancel, 2 * CALLS_EACH * jobs),
+            // Each is repeated while GitHub does not answer.
+            (CallPurpose::Tell, CALLS_EACH * (2 * jobs + upkeep / 10)),
+            (CallPurpose::Cancel, CALLS_EACH * (2 * jobs + upkeep / 10)),
             (CallPurpose::List, CALLS_EACH * upkeep),
         ]
     }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use bullpen_core::class::Usage;
+use bullpen_core::config::extension::OnUnfulfillable;
 use bullpen_core::ids::{ClassName, Repository};
 use bullpen_core::instance::{State, Tier};
 use bullpen_core::job::{JobDetails, JobStep, MachineSource, Origin, Provenance, Visibility};
@@ -120,7 +121,9 @@ fn a_fork_that_takes_a_trusted_jobs_runner_finds_an_unused_machine() {
 #[test]
 pub(crate) fn a_fork_that_names_a_trusted_run_begins_nothing_on_its_machine() {
     on_virtual_time(async {
-        let sim = with_a_used_machine().await;
+        let mut sim = with_a_used_machine().await;
+        // By default the service cancels the run that it refuses.
+        sim.config.on_unfulfillable = OnUnfulfillable::Annotate;
         let hostile = about_in("8", "acme/app", "runs-on=9/runner=large");
         sim.github.from_fork(hostile.run.clone());
         let fact = sim.submit("8", hostile);

@@ -3,10 +3,11 @@
 //! Not here: the checks (`invariants::jobs`).
 
 use super::*;
-use crate::instance::{Record, Tier};
+use crate::instance::Record;
 use crate::invariants::jobs::{JobsSnapshot, on_jobs};
+use crate::parameters::OfflineRunners;
 use crate::ports::{Machine, MachineState, Runner};
-use crate::samples::{idle, job_owner, machine, record, request_owner, running};
+use crate::samples::{job_owner, machine, record, request_owner, running};
 
 /// Longer than the grace after noon.
 const LATE: u64 = 3_600;
@@ -17,6 +18,7 @@ struct World {
     jobs: Vec<Job>,
     machines: Vec<Machine>,
     runners: Option<Vec<Runner>>,
+    offline: OfflineRunners,
 }
 
 impl World {
@@ -29,6 +31,7 @@ impl World {
             jobs: &self.jobs,
             machines: &self.machines,
             runners: self.runners.as_deref(),
+            offline: &self.offline,
             limits: &LIMITS,
         };
         on_jobs(&seen).iter().map(ToString::to_string).collect()
@@ -87,26 +90,21 @@ fn a_machine_that_was_stopped_under_its_owner_is_noticed() {
 #[test]
 fn machines_and_runners_belong_together() {
     let running = record(running(request_owner()));
-    let own = runner_of(&running);
+    let own = crate::tenure::runner_name("bp", &running.id, running.generation);
     let world = |records: &[&Record], runners: Option<Vec<Runner>>| World {
         records: records.iter().copied().cloned().collect(),
         runners,
         ..World::default()
     };
     assert_eq!(world(&[&running], None).breaks(LATE), Vec::<String>::new());
-    let both = world(&[&running], Some(vec![runner(&own, true)]));
+    let both = world(&[&running], Some(vec![runner(own.as_str(), true)]));
     assert_eq!(both.breaks(LATE), Vec::<String>::new());
     let missing = world(&[&running], Some(vec![])).breaks(LATE);
     assert!(missing[0].contains("GitHub has no runner"), "{missing:?}");
-    let idle = record(idle(Tier::Hot));
-    let ghost = world(&[], Some(vec![runner(&own, true)])).breaks(LATE);
-    assert!(ghost[0].contains("no record has its machine"), "{ghost:?}");
-    let stale = world(&[&idle], Some(vec![runner(&own, true)])).breaks(LATE);
-    assert_eq!(stale.len(), 1, "an idle machine has no listener");
-    let offline = world(&[&idle], Some(vec![runner("bp-9-0", false)]));
-    assert_eq!(offline.breaks(LATE), Vec::<String>::new(), "`refresh` removes it");
-}
-
-fn runner_of(record: &Record) -> String {
-    crate::tenure::runner_name("bp", &record.id, record.generation).to_string()
+    let mut ghost = world(&[], Some(vec![runner("bp-9-0", false)]));
+    assert_eq!(ghost.breaks(LATE), Vec::<String>::new(), "no sweep has noticed it");
+    ghost.offline.since.insert(RunnerName::new("bp-9-0"), at(0));
+    assert_eq!(ghost.breaks(600), Vec::<String>::new(), "a sweep will remove it");
+    let found = ghost.breaks(LATE);
+    assert!(found[0].contains("belongs to no machine, and is not removed"), "{found:?}");
 }
