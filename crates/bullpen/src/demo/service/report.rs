@@ -148,11 +148,22 @@ impl ServiceReport {
         if row.order.expected == ExpectedEnd::Runs && how.is_some_and(|how| how != Tier::of(row)) {
             wrong.push(format!("{name} had a machine that was {}", Tier::of(row).as_str()));
         }
-        let has = |code: &str| row.explanation.timeline.iter().any(|entry| entry.code == code);
-        if row.order.expected == ExpectedEnd::Robbed && !has("runner-taken") && !has("exchanged") {
+        if row.order.expected == ExpectedEnd::Robbed && !self.is_robbed(row) {
             wrong.push(format!("no other job took the runner of {name}"));
         }
         wrong
+    }
+
+    /// Whether another job ran on the runner that was made for this one: the service noted it, or, if
+    /// both jobs were over before a process looked, GitHub did.
+    fn is_robbed(&self, row: &JobOutcome) -> bool {
+        let has = |code: &str| row.explanation.timeline.iter().any(|entry| entry.code == code);
+        let id = row.view.id.to_string();
+        let is_made_for_it = |runner: &String| runner.rsplit('-').nth(1) == Some(id.as_str());
+        let mut others = self.outcome.rows.iter().filter(|other| other.view.id != row.view.id);
+        has("runner-taken")
+            || has("exchanged")
+            || others.any(|other| other.view.runner.as_ref().is_some_and(is_made_for_it))
     }
 
     /// Whether the service told the job's author, at the commit.

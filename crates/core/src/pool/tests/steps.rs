@@ -116,21 +116,20 @@ fn what_dangles_ends() {
     let over = at(NOW).before(LIMITS.clock_skew);
     let idle =
         |tier| standby("i", State::Idle { tier, since: at(0), deadline: over, shared: false });
-    let late =
-        |seconds| standby("i", State::Created { owner: pool_owner(), deadline: at(seconds) });
+    let late = |deadline| standby("i", State::Created { owner: pool_owner(), deadline });
     let stopping = |deadline| {
         let (op, until) = (samples::stop_op(), at(60));
         standby("i", State::Stopping { op, until, deadline })
     };
     let end = |why: &str| vec![format!("end dangling: i {why}"), create(1, 1)];
     for (name, instance, expected) in [
-        ("not warm in time", late(NOW), end("FailedWarmUp")),
+        ("not warm in time", late(over), end("FailedWarmUp")),
         (
             "warm just now",
-            PoolMachine { warm_up: WarmUp::Complete, ..late(NOW) },
+            PoolMachine { warm_up: WarmUp::Complete, ..late(over) },
             vec!["keep hot: i".to_owned(), create(0, 1)],
         ),
-        ("warming", late(NOW + 1), vec![create(0, 1)]),
+        ("warming", late(at(NOW)), vec![create(0, 1)]),
         ("hot too long", idle(Tier::Hot), end("DeadlinePassed")),
         ("stopped too long", idle(Tier::Stopped), end("DeadlinePassed")),
         ("released too long", idle(Tier::Released), end("DeadlinePassed")),
@@ -360,7 +359,8 @@ fn the_excess_ends_oldest_first() {
 
 #[test]
 fn the_steps_come_in_their_order() {
-    let late = standby("b", State::Created { owner: pool_owner(), deadline: at(NOW) });
+    let over = at(NOW).before(LIMITS.clock_skew);
+    let late = standby("b", State::Created { owner: pool_owner(), deadline: over });
     let instances = vec![
         PoolMachine { warm_up: WarmUp::Failed, ..warming("a") },
         late,
