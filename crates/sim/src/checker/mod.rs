@@ -424,6 +424,9 @@ impl Inner {
         if let State::Terminating { why, .. } = after.state {
             if is_lost && why == EndReason::MachineGone {
                 self.view.taken_for_lost.insert(before.id.clone());
+                if let Some(owner) = before.state.owner() {
+                    self.requests.loses_one(owner);
+                }
             }
             let is_ailing = self.is_ailing(&before.id);
             self.needs.condemned(before, why, is_ailing)?;
