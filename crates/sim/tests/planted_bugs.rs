@@ -7,6 +7,9 @@
 //! Not here: the list of bugs (`table`).
 
 #[cfg(sabotage)]
+#[path = "incarnation.rs"]
+mod incarnation;
+#[cfg(sabotage)]
 #[path = "jobs/main.rs"]
 mod jobs;
 #[cfg(sabotage)]

@@ -175,26 +175,6 @@ fn a_live_request_with_other_parameters_is_refused_and_touches_nothing() {
     });
 }
 
-/// D27: after its release the same id begins a new incarnation, with other launch intents.
-#[test]
-fn d27_a_released_request_begins_a_new_incarnation() {
-    on_virtual_time(async {
-        let (world, _, request) = wanted(1, 0, 10).await;
-        let (_, stack) = world.process("p");
-        let first = provision_silently(&stack, &request).await.expect("calm");
-        let until = stack.now().after(Duration::from_secs(600));
-        release_request(&stack, &request.id, until, &unobserved).await.expect("calm");
-        // The returned machine is of another trust group, so the request launches its own.
-        let mut next = request.clone();
-        next.trust = bullpen_core::ids::TrustGroup::new("octo/other");
-        next.deadline = stack.now().after(Duration::from_secs(600));
-        let second = provision_silently(&stack, &next).await.expect("calm");
-        let intent = |from: &Provisioned| from.runners[0].record.facts.intent.clone();
-        assert_eq!(intent(&first).as_str(), "7.1.build.1.1");
-        assert_eq!(intent(&second).as_str(), "7.1.build.2.1");
-    });
-}
-
 /// Two processes work on one request: together they get exactly its runners.
 #[test]
 fn of_two_processes_of_one_request_one_stands_down() {

@@ -6,7 +6,6 @@
 
 use bullpen_core::invariants::Invariant::{
     self, Ceilings, Conservation, Cost, EveryJobEnds, NoGhosts, NoMissedWarm, OneOwner, Protected,
-    Rates,
 };
 
 pub(crate) mod githubs_hour;
@@ -67,11 +66,6 @@ pub(crate) const BUGS: &[Bug] = &[
         "superseded-goes-on",
         &[EveryJobEnds, OneOwner, Protected],
         "a process does not stop when another process resumes its request",
-    ),
-    bug(
-        "token-without-incarnation",
-        &[Protected, OneOwner, EveryJobEnds, Conservation, Rates],
-        "a new incarnation of a request launches under the client tokens of the last",
     ),
     // Costs.
     bug(

@@ -1,9 +1,10 @@
-//! The planted bugs about jobs of other runs, defects and clocks: each must make a test in
-//! `tests/strangers.rs` or `tests/jobs` fail.
+//! The planted bugs about incarnations, jobs of other runs, defects and clocks: each must make a test
+//! in `tests/incarnation.rs`, `tests/strangers.rs` or `tests/jobs` fail.
 //!
 //! Not here: the mistakes themselves (`sabotage!` in the code).
 
 use super::pools::TestBug;
+use crate::incarnation::d27_a_released_request_begins_a_new_incarnation;
 use crate::jobs::{clocks, defects, denied, reruns, strangers};
 use crate::strangers::{
     a_guessed_label_gets_no_runner, a_machine_that_a_stranger_was_started_on_is_not_used_again,
@@ -12,6 +13,11 @@ use crate::strangers::{
 
 /// The bugs that tests of strangers find.
 pub(crate) const BUGS: &[TestBug] = &[
+    TestBug {
+        name: "token-without-incarnation",
+        mistake: "a new incarnation of a request launches under the client tokens of the last",
+        test: d27_a_released_request_begins_a_new_incarnation,
+    },
     TestBug {
         name: "request-labels-are-guessable",
         mistake: "a stranger can compute a request's label from its id",
