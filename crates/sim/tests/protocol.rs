@@ -127,7 +127,7 @@ fn c09_an_old_first_read_starts_a_listener_on_an_idle_machine() {
 #[test]
 fn c10_a_runner_that_registers_after_it_was_not_found_loses_its_job() {
     let config = Config { ticks: 1, ..lone(Tier::Hot) };
-    breaks(Rule::RegisterBy, &config, Property::JobsAreSafe, 16);
+    breaks(Rule::RegisterBy, &config, Property::JobsAreSafe, 17);
 }
 
 #[test]
