@@ -34,7 +34,7 @@ const READS_AT_ONCE: usize = 16;
 
 /// Runs `bullpen ledger verify`.
 pub(crate) fn ledger_verify(args: &CommonArgs) -> Exit {
-    run_command(async |environment| run(args, environment).await)
+    run_command(async |environment| Box::pin(run(args, environment)).await)
 }
 
 async fn run(args: &CommonArgs, environment: &Environment) -> Result<Exit, Failure> {
