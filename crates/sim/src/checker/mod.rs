@@ -369,7 +369,7 @@ impl Checker {
         judged.extend(interrupted.iter().map(|(id, job)| protected::interrupted(view, id, *job)));
         let waits = |name: &_| jobs.wants(world.stack_name(), name);
         judged.push(ghosts.look(view, waits, &registered, grace, now));
-        judged.push(requests.look(view, now));
+        judged.push(requests.look(view, needs.has_incident(), now));
         judged.push(endings.look(view, now));
         judged.extend(jobs.look(view, &seen, now));
         judged.push(needs.look(view, jobs.waiting(), conditions, now));
