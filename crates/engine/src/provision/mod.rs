@@ -25,6 +25,7 @@ use crate::Stack;
 use crate::capacity::{self, Holdings, PlaceInLine};
 use crate::ending;
 use crate::progress::{ProgressEvent, ProgressObserver, unobserved};
+use crate::release;
 use crate::retry::retry_until;
 
 pub mod creation;
@@ -328,7 +329,22 @@ impl<P: Ports> Work<'_, P> {
             source,
         })?;
         ladder.attempts = resumed.launches;
-        self.run(resumed.held).await
+        let mut held = resumed.held;
+        let surplus = held.split_off(self.missing().min(held.len()));
+        self.return_surplus(surplus).await;
+        self.run(held).await
+    }
+
+    /// Takes back what a superseded process claimed while this one claimed as well.
+    async fn return_surplus(&self, surplus: Vec<HeldMachine>) {
+        let owner = &self.terms.owner;
+        let taken_back = surplus.iter().map(async |held| {
+            let seen = (&held.record.id, held.record.generation);
+            if let Err(fault) = release::take_back_one(self.stack, owner, seen).await {
+                tracing::info!(instance_id = %held.record.id, %fault, "left for the reaper");
+            }
+        });
+        join_all(taken_back).await;
     }
 
     /// Runs one worker for each missing runner, all on one pickup manager.

@@ -66,6 +66,9 @@ pub(super) struct Requests {
     all: BTreeMap<Owner, Asked>,
     /// Provisions that have not ended, by process, with their deadline.
     open: BTreeMap<String, (Owner, Timestamp)>,
+    /// Whether there was a storm: a request that fails without the stores cannot give its machines
+    /// back, and they run until their own deadline.
+    had_storm: bool,
 }
 
 fn wrong(instance: Option<&InstanceId>, what: String) -> Result<(), Violation> {
@@ -258,6 +261,7 @@ impl Requests {
         now: Timestamp,
     ) -> Result<(), Violation> {
         if in_storm {
+            self.had_storm = true;
             for (_, deadline) in self.open.values_mut() {
                 *deadline = (*deadline).max(now);
             }
@@ -268,7 +272,9 @@ impl Requests {
         for record in view.live.values() {
             let Some(owner) = record.state.owner() else { continue };
             let done = self.all.get(owner).and_then(|asked| asked.done);
-            if done.is_some_and(|done| now.since(done) > KEPT_MAX) {
+            let until = done.map(|done| done.after(KEPT_MAX));
+            let own = if self.had_storm { record.state.deadline() } else { Timestamp::EPOCH };
+            if until.is_some_and(|until| now > until.max(own.after(KEPT_MAX))) {
                 let state = record.state.name().as_str();
                 return wrong(
                     Some(&record.id),
