@@ -85,9 +85,11 @@ impl ReportWatcher {
                 self.changed.notified().await;
                 continue;
             }
+            // The time before the read: a process that stood still during it has an old report.
+            let asked = stack.now();
             let reports = mailbox.reports(&keys).await;
             match reports {
-                Ok(reports) => self.judge(stack, keys.iter().zip(reports)),
+                Ok(reports) => self.judge(stack, asked, keys.iter().zip(reports)),
                 Err(fault) => self.give_up(stack.now(), &fault.to_string()),
             }
             let keys = self.keys();
@@ -116,9 +118,9 @@ impl ReportWatcher {
     fn judge<'k, P: Ports>(
         &self,
         stack: &Stack<P>,
+        asked: Timestamp,
         found: impl Iterator<Item = (&'k MailboxKey, ReportRead)>,
     ) {
-        let now = stack.now();
         let mut watches = self.watches();
         for (key, found) in found {
             let Some(watching) = watches.get_mut(key) else { continue };
@@ -127,7 +129,7 @@ impl ReportWatcher {
                 watching.was_read = true;
                 watching.watch.beat_seen = report.as_ref().and_then(|report| report.beat.clone());
             }
-            if let Some(check) = check(&watching.watch, report.as_ref(), &stack.limits, now) {
+            if let Some(check) = check(&watching.watch, report.as_ref(), &stack.limits, asked) {
                 answer(&mut watches, key, PrepareInput::Checked(check));
             }
         }
